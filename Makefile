@@ -1,0 +1,34 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+# They need Python 3.11 or newer; the environment lives in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test lint bench docs clean
+
+run: .venv/.ready
+	@$(BIN)/python examples/demo.py
+
+test: .venv/.ready
+	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+lint: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.ready
+	$(PYTHON) -m benchmarks
+
+docs: .venv/.ready
+	$(BIN)/python docs/generate.py
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "toolpost needs Python 3.11 or newer; say which with: make PYTHON=python3.13"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache benchmarks/.venv dist

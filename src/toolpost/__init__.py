@@ -1,0 +1,110 @@
+"""toolpost: one tool system for AI agents.
+
+A tool is described once, as data; any kind of tool runs through one governed call path.
+"""
+
+from toolpost.call import Call, Caller, Progress
+from toolpost.errors import (
+    ApprovalDenied,
+    ApprovalRequired,
+    BudgetExceeded,
+    CallError,
+    Cancelled,
+    ConfigError,
+    Conflict,
+    Denied,
+    InternalError,
+    InvalidArguments,
+    InvalidOutput,
+    InvalidSchema,
+    InvalidSpec,
+    MissingPart,
+    NameTaken,
+    OutputTooLarge,
+    QueueFull,
+    RateLimited,
+    ResourceLimit,
+    SetupError,
+    SourceError,
+    TimedOut,
+    ToolFailed,
+    ToolNotFound,
+    ToolpostError,
+    Unauthorized,
+    Unavailable,
+)
+from toolpost.executor import Executor
+from toolpost.registry import Registry
+from toolpost.result import Audio, Failure, Image, Metadata, Output, Resource, Result, Text
+from toolpost.runtime import Runtime
+from toolpost.signature import Injected, Secret
+from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
+from toolpost.tool import (
+    FunctionTool,
+    Tool,
+    ToolOptions,
+    create_tool,
+    tool,
+    validate_tool_input,
+    validate_tool_output,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ApprovalDenied",
+    "ApprovalRequired",
+    "Audio",
+    "BudgetExceeded",
+    "Cache",
+    "Call",
+    "CallError",
+    "Caller",
+    "Cancelled",
+    "ConfigError",
+    "Conflict",
+    "Denied",
+    "Executor",
+    "Failure",
+    "FunctionTool",
+    "Image",
+    "Injected",
+    "InternalError",
+    "InvalidArguments",
+    "InvalidOutput",
+    "InvalidSchema",
+    "InvalidSpec",
+    "Limits",
+    "Metadata",
+    "MissingPart",
+    "NameTaken",
+    "Output",
+    "OutputTooLarge",
+    "Permissions",
+    "Progress",
+    "QueueFull",
+    "RateLimited",
+    "Registry",
+    "Resource",
+    "ResourceLimit",
+    "Result",
+    "Retry",
+    "Runtime",
+    "Secret",
+    "SetupError",
+    "SourceError",
+    "Text",
+    "TimedOut",
+    "Tool",
+    "ToolFailed",
+    "ToolNotFound",
+    "ToolOptions",
+    "ToolSpec",
+    "ToolpostError",
+    "Unauthorized",
+    "Unavailable",
+    "create_tool",
+    "tool",
+    "validate_tool_input",
+    "validate_tool_output",
+]

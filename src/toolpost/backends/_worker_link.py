@@ -1,0 +1,488 @@
+"""One worker process as its pool sees it: send a call, hear events, get the answer.
+
+Above: ``worker.py``, which decides who gets which worker. Below: ``process.py`` and, at the far
+end of the wire, ``_worker_main.py``, which describes the frames. It refuses to know how many
+workers there are. Whatever arrives is checked as a stranger's word: the tool's code runs where
+the frames are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import json
+import logging
+import math
+import select
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn, get_args
+
+import msgspec
+
+from toolpost.errors import (
+    CallError,
+    InternalError,
+    InvalidArguments,
+    InvalidOutput,
+    Outcome,
+    OutputTooLarge,
+    Remedy,
+    ResourceLimit,
+    Unavailable,
+)
+from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
+
+OnEvent = Callable[[dict[str, Any]], None]
+"""Hears ``log``, ``progress``, ``partial`` and ``warning`` events of one call, on the loop."""
+
+log: Final = logging.getLogger("toolpost.tools")
+
+_MAIN: Final = str(Path(__file__).with_name("_worker_main.py"))
+_CHUNK: Final = 16 * 1024
+_MAX_DEPTH: Final = 200
+_ENVELOPE: Final = 128 * 1024
+"""What a frame may hold beside the output itself: an error's traceback, above all."""
+_LOG_EVENTS: Final = 1000
+_LOG_BYTES: Final = 64 * 1024
+_START_LIMIT: Final = 30.0
+_LEAVE_LIMIT: Final = 0.5
+_KILL_LIMIT: Final = 0.9
+_EVENTS: Final = frozenset(("log", "progress", "partial", "warning"))
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a worker finds a function.
+
+    ``path`` are folders that are searched before all others, for this target alone.
+    ``main_path`` is the script a function of ``__main__`` stands in (a ``python -m`` program is
+    better named by its module). ``call_parameter`` names the parameter that gets the call.
+    """
+
+    module: str
+    qualname: str
+    path: tuple[str, ...] = ()
+    main_path: str | None = None
+    call_parameter: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How the workers of one pool are started."""
+
+    python_path: tuple[str, ...]
+    env: Mapping[str, str]
+    memory: int | None
+    growth: int
+    max_output: int
+    cwd: str | None
+    namespace: bool
+
+
+class Worker:
+    """A process that runs one call at a time."""
+
+    def __init__(self, sock: socket.socket, child: Child, plan: Plan) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._plan = plan
+        self._known: set[int] = set()
+        self._number = 0
+        self._answer: asyncio.Future[Any] | None = None
+        self._target: Target | None = None
+        self._on_event: OnEvent | None = None
+        self._incoming = bytearray()
+        self._outgoing = memoryview(b"")
+        self._doom: CallError | None = None
+        self._event_bytes = self._log_events = self._log_bytes = 0
+        self.child = child
+        self.calls = 0
+        self.busy = False
+        """True from the sending of a call to its answer."""
+        self.worn = False
+        """True once it must not serve another call."""
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._poller = select.poll()
+        sock.setblocking(False)
+        self._loop.add_reader(sock.fileno(), self._readable)
+        for name, drain in (("stdout", child.stdout), ("stderr", child.stderr)):
+            if drain is not None:
+                self._listen_to(name, drain)
+        child.exited.add_done_callback(self._ended)
+
+    def begin(
+        self,
+        key: int,
+        target: Target,
+        arguments: dict[str, Any],
+        context: dict[str, Any] | None,
+        on_event: OnEvent | None,
+    ) -> asyncio.Future[Any] | None:
+        """Send a call; the future gets the output or one of the call errors.
+
+        None if it cannot be sent any more: then the tool has certainly not run.
+        """
+        number = self._number + 1
+        described = None if key in self._known else msgspec.structs.asdict(target)
+        if target.call_parameter is None:
+            context = None
+        try:
+            body = _encode([number, key, arguments, context, described])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArguments("The arguments are not plain JSON data.") from error
+        if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
+            return None
+        self._known.add(key)
+        self._number = number
+        self._target = target
+        self._on_event = on_event
+        self._event_bytes = self._log_events = self._log_bytes = 0
+        self.calls += 1
+        self.busy = True
+        self._answer = answer = self._loop.create_future()
+        return answer
+
+    async def stop(self) -> None:
+        """Kill the process and everything below it; wait until they are gone, within a second."""
+        self.worn = True
+        self.child.kill_soon()
+        gone: asyncio.Future[None] = self._loop.create_future()
+        timer = self._loop.call_later(_KILL_LIMIT, _settle, gone)
+        self.child.exited.add_done_callback(lambda _: _settle(gone))
+        try:
+            await unhurried(gone)
+        finally:
+            timer.cancel()
+            if not self.child.exited.done():
+                log.error("worker %d could not be killed yet; it is no longer used", self.child.pid)
+
+    def leave(self) -> None:
+        """Let an idle process end in order, a busy or worn one at once."""
+        if self.child.exited.done():
+            return
+        if self.busy or self.worn:
+            self.child.kill_soon()
+        else:
+            self._loop.call_later(_LEAVE_LIMIT, self.child.kill_soon)
+        self._hang_up()
+
+    def _send(self, frame: bytes) -> bool:
+        """False if nobody is there any more to read it."""
+        try:
+            sent = self._sock.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.worn = True
+            return False
+        if sent < len(frame):
+            self._outgoing = memoryview(frame)[sent:]
+            self._loop.add_writer(self._sock.fileno(), self._writable)
+        return True
+
+    def _writable(self) -> None:
+        try:
+            sent = self._sock.send(self._outgoing)
+        except BlockingIOError:
+            return
+        except OSError:
+            sent = len(self._outgoing)
+            self.child.kill_soon()
+        self._outgoing = self._outgoing[sent:]
+        if not self._outgoing:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:  # it closed the wire: dead, or as good as dead
+            self._hang_up()
+            self.child.kill_soon()
+        elif not self._incoming and int.from_bytes(data[:4], "big") + 4 == len(data):
+            self._frame(data[4:])  # the usual case: one whole frame
+        else:
+            self._incoming += data
+            self._take_frames()
+
+    def _take_frames(self) -> None:
+        buffer = self._incoming
+        while len(buffer) >= 4 and self._doom is None:
+            end = int.from_bytes(buffer[:4], "big") + 4
+            if end - 4 > self._plan.max_output + _ENVELOPE:
+                self._condemn(_too_large(self._plan.max_output))
+            elif len(buffer) < end:
+                return
+            else:
+                body = bytes(buffer[4:end])
+                del buffer[:end]
+                self._frame(body)
+        if self._doom is not None:
+            buffer.clear()
+
+    def _frame(self, body: bytes) -> None:
+        try:
+            number, kind, content = _decode(body)
+        except (TypeError, ValueError, RecursionError):
+            self._garbled()
+            return
+        if kind == "event":
+            self._event(number, content, len(body))
+        elif kind in ("ok", "error") and self.busy and number == self._number:
+            self._answered(content, ok=kind == "ok")
+        elif kind == "retire":
+            self._retire()
+        elif kind == "ready" and not self.ready.done():
+            self.ready.set_result(None)
+        else:
+            self._garbled()
+
+    def _answered(self, content: Any, *, ok: bool) -> None:
+        if self._poller.poll(0):  # what it printed before it answered belongs to this call
+            for drain in (self.child.stdout, self.child.stderr):
+                if drain is not None:
+                    drain.read_now()
+        answer = self._answer
+        self.busy = False
+        self._answer = self._on_event = None
+        if answer is None or answer.done():
+            return
+        if ok:
+            answer.set_result(content)
+        else:
+            assert self._target is not None
+            answer.set_exception(_failure(content, self._target, self._plan))
+
+    def _retire(self) -> None:
+        """It is no longer fit: if a call has reached it meanwhile, that one is its last."""
+        self.worn = True
+        if not self.busy:
+            self._hang_up()
+            self.child.kill_soon()
+
+    def _event(self, number: object, event: Any, size: int) -> None:
+        if type(event) is not dict or event.get("type") not in _EVENTS:
+            self._garbled()
+        elif number == self._number and self.busy:  # else a thread outlived its call
+            self._event_bytes += size
+            if event["type"] == "log":
+                self._log_events += 1
+            if self._event_bytes > self._plan.max_output:
+                self._condemn(_too_large(self._plan.max_output))
+            elif self._log_events <= _LOG_EVENTS:
+                self._tell(event)
+
+    def _listen_to(self, name: str, drain: Drain) -> None:
+        """Make events of what the process writes to one of its streams."""
+        fd = drain.fd
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._poller.register(fd, select.POLLIN)
+
+        def hear(data: bytes) -> None:
+            if not data:
+                self._poller.unregister(fd)
+            elif self.busy and self._log_bytes < _LOG_BYTES:
+                kept = data[: _LOG_BYTES - self._log_bytes]
+                self._log_bytes += len(kept)
+                event: dict[str, Any] = {"type": "log", "stream": name, "text": decode(kept)}
+                if len(kept) < len(data):
+                    event["truncated"] = True
+                self._tell(event)
+
+        drain.on_data = hear
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception:  # a listener's fault must not break the wire
+            log.exception("a listener failed on an event of a tool")
+
+    def _garbled(self) -> None:
+        self._condemn(
+            Unavailable("The tool's process answered with something unreadable.", effects="unknown")
+        )
+
+    def _condemn(self, error: CallError) -> None:
+        """End a worker that broke the rules; its call, if any, gets ``error``."""
+        if self._doom is None:
+            log.error("worker %d is killed: %s", self.child.pid, error)
+            self._doom = error
+            self.worn = True
+            self._hang_up()
+            self.child.kill_soon()
+
+    def _hang_up(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+
+    def _ended(self, exited: asyncio.Future[Exit]) -> None:
+        self._read_last_frames()
+        self._hang_up()
+        self.worn = True
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_exception(self._doom or self._death(exited.result()))
+        if not self.ready.done():
+            tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
+            log.error("a worker ended before it was ready: %s\n%s", exited.result(), tail)
+            self.ready.set_exception(Unavailable("The worker process did not start."))
+        self.busy = False
+
+    def _read_last_frames(self) -> None:
+        """It may have answered and ended at once: what it said before still counts."""
+        while self._doom is None and self.busy and self._sock.fileno() >= 0:
+            left = len(self._incoming)
+            number = self._number
+            self._readable()
+            if len(self._incoming) == left and self._number == number:
+                return
+
+    def _death(self, ending: Exit) -> CallError:
+        memory = self._plan.memory
+        tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
+        log.error("worker %d died during a call: %s\n%s", self.child.pid, ending, tail[-4096:])
+        if memory is not None and ending.signal is not None and ending.max_rss > memory // 2:
+            return _out_of_memory(memory)
+        return Unavailable(
+            "The tool's process died before it answered.",
+            retryable=True,
+            effects="unknown",
+        )
+
+
+async def start_worker(plan: Plan) -> Worker:
+    """Start a process and wait until it is ready; raises ``OSError`` or ``Unavailable``."""
+    near, far = socket.socketpair()
+    with contextlib.ExitStack() as undo, far:
+        undo.callback(near.close)
+        limits = [str(plan.max_output), str(plan.growth)]
+        child = await spawn_script(
+            [_MAIN, str(far.fileno()), *limits, *plan.python_path],
+            env=plan.env,
+            cwd=plan.cwd,
+            memory=plan.memory,
+            pass_fds=[far.fileno()],
+            namespace=plan.namespace,
+        )
+        undo.pop_all()
+    worker = Worker(near, child, plan)
+    try:
+        async with asyncio.timeout(_START_LIMIT):
+            await worker.ready
+    except TimeoutError:
+        await worker.stop()
+        raise Unavailable("The worker process did not get ready in time.") from None
+    except asyncio.CancelledError:
+        await worker.stop()
+        raise
+    return worker
+
+
+_to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_from_json = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
+
+
+def _encode(frame: list[Any]) -> bytes:
+    return _to_json(frame).encode("utf-8", "surrogatepass")
+
+
+def _decode(body: bytes) -> Any:
+    text = body.decode("utf-8", "surrogatepass")
+    frame, end = _from_json(text)
+    if end != len(text):
+        raise ValueError("more than one value")
+    if text.count("[") + text.count("{") > _MAX_DEPTH:
+        _check_depth(frame)
+    return frame
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        inner: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                inner.extend(item.values())
+            elif type(item) is list:
+                inner.extend(item)
+        if not inner:
+            return
+        level = inner
+    raise ValueError("nested too deeply")
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _too_large(limit: int) -> OutputTooLarge:
+    return OutputTooLarge(f"The tool's output is larger than {limit} bytes. Ask for less.")
+
+
+def _out_of_memory(memory: int | None) -> ResourceLimit:
+    limit = f" of {memory >> 20} MiB" if memory else ""
+    return ResourceLimit(f"The tool ran out of memory{limit}. Ask for less at once.")
+
+
+def _failure(described: Any, target: Target, plan: Plan) -> CallError:
+    """The one table: what the far side says went wrong → the error the caller gets."""
+    if type(described) is not dict:
+        described = {}
+    kind = described.get("kind")
+    if kind == "memory":
+        return _out_of_memory(plan.memory)
+    if kind == "size":
+        return _too_large(plan.max_output)
+    name = f"{target.module}.{target.qualname}"
+    if kind == "output":
+        log.error("%s returned what is not plain JSON data: %s", name, described.get("message"))
+        return InvalidOutput("The tool returned something that is not plain JSON data.")
+    told = _call_error(described.get("call_error"))
+    if told is not None and kind != "import":
+        return told
+    log.error("%s failed (%s)\n%s", name, described.get("type"), described.get("traceback"))
+    if kind == "import":
+        return InternalError("The tool could not be loaded. See logs for details.", effects="none")
+    return InternalError("Internal tool error. See logs for details.")
+
+
+def _by_code(root: type[CallError]) -> dict[str, type[CallError]]:
+    return {error.code: error for error in root.__subclasses__()}
+
+
+_CLASSES: Final = _by_code(CallError)
+
+
+def _call_error(told: Any) -> CallError | None:
+    """A call error the tool raised, made anew here; fields of the wrong type are left out."""
+    if type(told) is not dict or type(told.get("message")) is not str:
+        return None
+    made = _CLASSES.get(str(told.get("code")))
+    if made is None:
+        return None
+    after: Any = told.get("retry_after")
+    details = told.get("details")
+    retryable, remedy, effects = told.get("retryable"), told.get("remedy"), told.get("effects")
+    return made(
+        told["message"],
+        retryable=retryable if type(retryable) is bool else None,
+        retry_after=after if type(after) in (int, float) and 0 <= after < math.inf else None,
+        remedy=remedy if remedy in get_args(Remedy) else None,
+        effects=effects if effects in get_args(Outcome) else None,
+        details=details if type(details) is dict else None,
+    )

@@ -1,0 +1,405 @@
+"""The far side of ``worker.py``: a warm process that runs one call after the other.
+
+Above: ``worker.py`` starts this file by its path and speaks to it over a socket pair, in frames
+of four bytes of length and as many of JSON. Below: the tools' modules, by name. It refuses to
+know toolpost: it imports the standard library only, and little of it, so that a worker is warm
+soon and a tool pays for what the tool imports.
+
+To us:    [number, key, arguments, context or null, target or null]
+From us:  [0, "ready", null], then for each call any count of [number, "event", {…}],
+          one of [number, "ok", value] or [number, "error", {…}],
+          and perhaps [number, "retire", null]: replace me, for a process was left running,
+          or memory ran out or grew too far. It comes after the answer, which need not wait.
+"""
+
+from __future__ import annotations
+
+import _thread
+import builtins
+import ctypes
+import json
+import os
+import resource
+import site
+import sys
+import time
+import types
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+
+TYPE_CHECKING = False  # typing's own constant costs the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_PR_SET_CHILD_SUBREAPER = 36
+_CHUNK = 16 * 1024
+_LOG_EVENTS = 1000
+_LOG_TEXT = 8 * 1024
+_TRACEBACK = 64 * 1024
+_PROGRESS_EVERY = 0.02
+_LOOK_AT_MEMORY_EVERY = 64
+
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder().raw_decode
+
+
+class Wire:
+    """Our end of the socket pair. Threads of a tool may send; a forked child may not."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self.fd = fd
+        self.lock = _thread.allocate_lock()
+        os.register_at_fork(after_in_child=self.abandon)
+
+    def abandon(self) -> None:
+        os.close(self.fd)
+        self.fd = -1
+        self.lock = _thread.allocate_lock()
+
+    def receive(self) -> Any:
+        """The next request, or None when the other side has closed."""
+        data = os.read(self.fd, _CHUNK)
+        while data and len(data) < 4:
+            data += os.read(self.fd, _CHUNK)
+        if not data:
+            return None
+        size = int.from_bytes(data[:4], "big") + 4
+        if len(data) < size:
+            buffer = bytearray(data)
+            while len(buffer) < size:
+                more = os.read(self.fd, min(size - len(buffer), 1 << 20))
+                if not more:
+                    return None
+                buffer += more
+            data = bytes(buffer)
+        return _decode(data[4:].decode("utf-8", "surrogatepass"))[0]
+
+    def send(self, body: bytes) -> None:
+        frame = len(body).to_bytes(4, "big") + body
+        with self.lock:
+            if self.fd < 0:
+                return
+            sent = os.write(self.fd, frame)
+            while sent < len(frame):
+                sent += os.write(self.fd, memoryview(frame)[sent:])
+
+
+class Calling:
+    """The call that a tool is serving, as far as it can be known here."""
+
+    cancelled = False
+
+    def __init__(self, wire: Wire, number: int, context: dict[str, Any]) -> None:
+        self._wire = wire
+        self._number = number
+        self._told = 0.0
+        caller = context.get("caller")
+        self.caller = types.SimpleNamespace(**caller) if isinstance(caller, dict) else caller
+        self.tool = context.get("tool")
+        self.call_id = context.get("call_id")
+        self.session_id = context.get("session_id")
+        self.dry_run = bool(context.get("dry_run", False))
+        self.phase = context.get("phase")
+        self.working_dir = context.get("working_dir")
+        self.key = context.get("key")
+        self.metadata = context.get("metadata") or {}
+
+    def progress(
+        self, done: float | None = None, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Say how far the work is; more often than 50 times a second is not passed on."""
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_EVERY or (done is not None and done == total):
+            self._told = now
+            event = {"type": "progress", "done": done, "total": total, "message": message}
+            self._send(event)
+
+    def partial(self, output: Any) -> None:
+        """Hand over a piece of the output before the rest is there."""
+        self._send({"type": "partial", "output": output})
+
+    def warn(self, text: str) -> None:
+        self._send({"type": "warning", "text": str(text)})
+
+    def _send(self, event: dict[str, Any]) -> None:
+        self._wire.send(to_bytes([self._number, "event", event]))
+
+
+class Importer:
+    """Finds functions by reference, each with the search path it was declared with.
+
+    Two spec files in two folders may each have a ``tools.py`` beside them. When the search path
+    changes, the modules found under the old one are put on a shelf, and those of the new one
+    come back from theirs: each sees its own neighbours, also in an import made during a call.
+    """
+
+    def __init__(self, base: list[str]) -> None:
+        self.base = base
+        self.path: list[str] = []
+        self.shelf: dict[tuple[str, ...], dict[str, types.ModuleType]] = {}
+        self.main: dict[str, types.ModuleType] = {}
+
+    def use(self, path: list[str]) -> None:
+        own = [folder + "/" for folder in self.path if folder not in self.base]
+        shelf = self.shelf[tuple(self.path)] = {}
+        for name, module in list(sys.modules.items()) if own else ():
+            file = getattr(module, "__file__", None) or ""
+            place = name.replace(".", "/")
+            if any(file.startswith(folder + place) for folder in own):
+                shelf[name] = sys.modules.pop(name)
+        sys.modules.update(self.shelf.get(tuple(path), {}))
+        sys.path[:] = [*path, *(folder for folder in self.base if folder not in path)]
+        self.path = path
+
+    def find(self, target: dict[str, Any]) -> Any:
+        found: Any
+        if target["main_path"] is not None:
+            found = self.run_main(target["main_path"])
+        else:
+            found = import_module(target["module"])
+        for name in target["qualname"].split("."):
+            found = getattr(found, name)
+        return found
+
+    def run_main(self, path: str) -> types.ModuleType:
+        """Load the parent's script under another name, so that its main block does not run."""
+        if path not in self.main:
+            module = types.ModuleType("__mp_main__")
+            module.__file__ = path
+            code = SourceFileLoader("__mp_main__", path).get_code("__mp_main__")
+            assert code is not None
+            sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+            exec(code, module.__dict__)  # noqa: S102 - the parent's own script
+            self.main[path] = module
+        return self.main[path]
+
+
+class Worker:
+    """Takes requests from the wire, one at a time, until the wire closes."""
+
+    def __init__(self, wire: Wire, *, max_output: int, growth: int, base: list[str]) -> None:
+        self.wire = wire
+        self.pid = os.getpid()
+        self.max_output = max_output
+        self.growth = growth
+        self.importer = Importer(base)
+        self.targets: dict[int, dict[str, Any]] = {}
+        self.functions: dict[int, Callable[..., Any]] = {}
+        self.number = 0
+        self.calls = 0
+        self.logged = 0
+        self.handler: Any = None
+        self.loop: Any = None
+        self.worn = False
+        self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.start = resident()
+
+    def serve(self) -> None:
+        receive, send = self.wire.receive, self.wire.send
+        while (request := receive()) is not None:
+            self.number = number = request[0]
+            self.logged = 0
+            try:
+                body = self.answer(*request)
+            except MemoryError:
+                self.worn = True
+                body = b'[%d,"error",{"kind":"memory"}]' % number
+            if os.getpid() != self.pid:
+                os._exit(0)  # the tool forked and let its child come back: it has no business here
+            self.number = 0
+            send(body)
+            if self.worn or self.left_something():
+                send(b'[%d,"retire",null]' % number)
+
+    def answer(
+        self, number: int, key: int, arguments: dict[str, Any], context: Any, target: Any
+    ) -> bytes:
+        target = self.targets.setdefault(key, target)
+        try:
+            if self.importer.path != target["path"]:
+                self.importer.use(target["path"])
+            function = self.functions.get(key) or self.load(key, target)
+        except BaseException as error:  # noqa: BLE001 - whatever an import raises is the answer
+            return to_bytes([number, "error", self.describe(error, "import")])
+        try:
+            if target["call_parameter"] is not None:
+                call = Calling(self.wire, number, context or {})
+                arguments[target["call_parameter"]] = call
+            value = function(arguments) if target["plain"] else function(**arguments)
+            if hasattr(value, "__await__"):
+                value = self.wait_for(value)
+        except MemoryError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a tool raises is the answer
+            return to_bytes([number, "error", self.describe(error, "call")])
+        flush()
+        return self.encode(number, value)
+
+    def encode(self, number: int, value: Any) -> bytes:
+        try:
+            body = to_bytes([number, "ok", value])
+        except (TypeError, ValueError, RecursionError) as error:
+            fault = {"kind": "output", "message": text_of(error)}
+            return to_bytes([number, "error", fault])
+        if len(body) > self.max_output:
+            self.worn = True
+            return to_bytes([number, "error", {"kind": "size"}])
+        return body
+
+    def load(self, key: int, target: dict[str, Any]) -> Callable[..., Any]:
+        found = self.importer.find(target)
+        function: Any = getattr(found, "run_plain", None)
+        target["plain"] = function is not None
+        if function is None:
+            is_function = isinstance(found, types.FunctionType)
+            function = found if is_function else getattr(found, "function", found)
+        if not callable(function):
+            raise TypeError(f"{target['module']}.{target['qualname']} is not a function")
+        if self.handler is None and "logging" in sys.modules:
+            self.handler = forward_logging(self.log)
+        self.functions[key] = function
+        return self.functions[key]
+
+    def wait_for(self, value: Any) -> Any:
+        """Run an awaitable on the one loop that all calls share; its stray tasks end with it."""
+        import asyncio  # heavy: only workers of async tools pay for it
+
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+
+        async def wait() -> Any:
+            return await value
+
+        try:
+            return self.loop.run_until_complete(wait())
+        finally:
+            stray = asyncio.all_tasks(self.loop)
+            if stray:
+                for task in stray:
+                    task.cancel()
+                self.loop.run_until_complete(asyncio.wait(stray))
+
+    def describe(self, error: BaseException, kind: str) -> dict[str, Any]:
+        import traceback  # heavy, and only failures need it
+
+        flush()
+        text = "".join(traceback.format_exception(error))[-_TRACEBACK:]
+        described: dict[str, Any] = {
+            "kind": "memory" if isinstance(error, MemoryError) else kind,
+            "type": type(error).__name__,
+            "message": text_of(error),
+            "traceback": text,
+        }
+        errors = sys.modules.get("toolpost.errors")
+        if errors is not None and isinstance(error, errors.CallError):
+            described["call_error"] = {
+                "code": error.code,
+                "message": text_of(error),
+                "retryable": error.retryable,
+                "retry_after": error.retry_after,
+                "remedy": error.remedy,
+                "effects": error.effects,
+                "details": plain_details(error.details),
+            }
+        return described
+
+    def log(self, record: Any) -> None:
+        """A log record of the tool's becomes an event; too many of them become silence."""
+        self.logged += 1
+        if self.number == 0 or self.logged > _LOG_EVENTS:
+            return
+        event = {
+            "type": "log",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "text": record.getMessage()[:_LOG_TEXT],
+        }
+        self.wire.send(to_bytes([self.number, "event", event]))
+
+    def left_something(self) -> bool:
+        """True if the call left a process behind, or too much memory taken."""
+        self.calls += 1
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            pass  # there is none: as it should be
+        else:
+            return True
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if peak > self.peak or self.calls % _LOOK_AT_MEMORY_EVERY == 0:
+            self.peak = peak
+            return resident() - self.start > self.growth
+        return False
+
+
+def to_bytes(frame: list[Any]) -> bytes:
+    return _encode(frame).encode("utf-8", "surrogatepass")
+
+
+def resident() -> int:
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - on the way of every call, and suppress() is slow
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # the tool closed or replaced it: its business
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:_LOG_TEXT]
+    except Exception:  # noqa: BLE001 - __str__ is the tool's code
+        return type(error).__name__
+
+
+def plain_details(details: Any) -> Any:
+    try:
+        return json.loads(_encode(dict(details))) if details is not None else None
+    except (TypeError, ValueError, RecursionError):
+        return None  # not JSON: it cannot cross, the message can
+
+
+def forward_logging(log: Callable[[Any], None]) -> Any:
+    import logging  # only once the tool's own modules have brought it in
+
+    class Forward(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                log(record)
+            except Exception:  # noqa: BLE001 - as every handler: logging never breaks the tool
+                self.handleError(record)
+
+    handler = Forward()
+    logging.root.addHandler(handler)
+    if logging.root.level == logging.WARNING:
+        logging.root.setLevel(logging.INFO)
+    return handler
+
+
+def main(argv: list[str]) -> None:
+    """Become an ordinary interpreter (site, path), then serve."""
+    wire = Wire(int(argv[1]))
+    ctypes.PyDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    site.main()
+    path = argv[4:]
+    base = [*path, *(folder for folder in sys.path if folder not in path)]
+    sys.path[:] = base
+    sys.argv = [""]
+    module = types.ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    worker = Worker(wire, max_output=int(argv[2]), growth=int(argv[3]), base=base)
+    wire.send(b'[0,"ready",null]')
+    worker.serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,78 @@
+"""The life of a ``Tool`` object: made on first use, initialized once, asked, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from toolpost.backends.python.calling import Function, constructor_arguments, described
+from toolpost.call import Call
+from toolpost.contracts import Health, Services
+from toolpost.errors import InvalidArguments
+
+Run = Callable[[Call], Coroutine[Any, Any, Any]]
+
+
+class Life:
+    """``target`` is an instance or a class; a class is instantiated with what is provided."""
+
+    def __init__(self, target: Any, services: Services) -> None:
+        self._class = target if inspect.isclass(target) else type(target)
+        self._instance = None if inspect.isclass(target) else target
+        self._services = services
+        self._ready = False
+        self._once = asyncio.Lock()
+
+    @property
+    def function(self) -> Function:
+        """``run`` of an instance that may not be there yet."""
+
+        def run(**arguments: Any) -> Any:
+            return self._instance.run(**arguments)
+
+        return msgspec.structs.replace(
+            described(run, self._class.signature, self._services),
+            is_async=inspect.iscoroutinefunction(self._class.run),
+        )
+
+    def around(self, run: Run) -> Run:
+        """The same run, with the instance ready and the arguments to its liking."""
+
+        async def alive(call: Call) -> Any:
+            instance = await self._get_ready()
+            problems = tuple(instance.validate(call.arguments))
+            if problems:
+                faults = [{"at": "", "problem": problem} for problem in problems]
+                raise InvalidArguments("; ".join(problems), details={"faults": faults})
+            return await run(call)
+
+        return alive
+
+    async def health(self) -> Health:
+        try:
+            instance = await self._get_ready()
+            health: Health = await instance.health()
+            return health
+        except Exception as exc:  # whatever keeps it from answering is why it is not healthy
+            return Health(False, f"{type(exc).__name__}: {exc}")
+
+    async def close(self) -> None:
+        if self._ready:
+            self._ready = False
+            await self._instance.close()
+
+    async def _get_ready(self) -> Any:
+        if not self._ready:
+            async with self._once:
+                if not self._ready:
+                    if self._instance is None:
+                        self._instance = self._class(
+                            **constructor_arguments(self._class, self._services)
+                        )
+                    await self._instance.initialize()
+                    self._ready = True
+        return self._instance

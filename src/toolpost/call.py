@@ -1,0 +1,113 @@
+"""One request travelling the road: ``Call``, and the ``Caller`` who made it.
+
+Both are frozen values. What grows while a call travels — its trail and its warnings — are two
+lists that every copy of the call shares.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from toolpost.spec import ToolSpec
+
+
+class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who asks. ``user`` is the person, ``agent`` the program that acts for them.
+
+    ``owner`` is true for whoever runs the process itself, where no identity is configured.
+    """
+
+    id: str
+    user: str | None = None
+    agent: str | None = None
+    roles: frozenset[str] = frozenset()
+    owner: bool = False
+
+
+OWNER: Final = Caller("owner", owner=True)
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a running tool reports: how far it is, a message, or a piece of its output."""
+
+    done: float | None = None
+    total: float | None = None
+    message: str | None = None
+    partial: Any = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool that has a parameter of this type gets the call it serves; models never see it."""
+
+    __toolpost_injected__: ClassVar[bool] = True
+
+    tool: str
+    spec: ToolSpec
+    arguments: dict[str, Any]
+    caller: Caller
+    call_id: str
+    trail: list[str]
+    warnings: list[str]
+    session_id: str | None = None
+    deadline: float | None = None
+    """A moment of ``time.monotonic()`` that no ring and no retry goes beyond."""
+    working_dir: str | None = None
+    dry_run: bool = False
+    phase: str | None = None
+    """The phase of the caller's work; only tools that are ``context_aware`` see it."""
+    metadata: Mapping[str, Any] = {}
+    key: str | None = None
+    """The idempotency key."""
+    grant: str | None = None
+    """The handle of an approval that was given for this very call."""
+    on_progress: Callable[[Progress], None] | None = None
+    stopped: Callable[[], bool] | None = None
+    admitted: dict[str, Any] | None = None
+    """The arguments that passed the check; another object in ``arguments`` is checked again."""
+
+    def progress(
+        self, done: float | None = None, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the caller how far the work is."""
+        if self.on_progress is not None:
+            self.on_progress(Progress(done, total, message))
+
+    def partial(self, output: Any) -> None:
+        """Hand the caller a piece of the output before the rest is there."""
+        if self.on_progress is not None:
+            self.on_progress(Progress(partial=output))
+
+    def warn(self, text: str) -> None:
+        """Put a warning into the result's metadata."""
+        self.warnings.append(text)
+
+    def note(self, ring: str, said: str) -> None:
+        """Put what a ring decided into the trail."""
+        self.trail.append(f"{ring}: {said}")
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the caller is gone or the limit has passed: a thread should look now and then."""
+        return self.stopped is not None and self.stopped()
+
+
+def _fresh_prefix() -> None:
+    global _ids
+    prefix = f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
+    _ids = map(f"{prefix}-%06x".__mod__, itertools.count(1))
+
+
+_ids: Iterator[str]
+_fresh_prefix()
+os.register_at_fork(after_in_child=_fresh_prefix)
+
+
+def new_call_id() -> str:
+    """Unique across processes, sortable inside one, and ten times cheaper than a UUID."""
+    return next(_ids)

@@ -1,0 +1,120 @@
+"""The sockets: what a replaceable part has to be, one sentence each.
+
+Parts import this file and nothing else of the road.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from toolpost.call import Call, Caller
+from toolpost.environ import secret
+from toolpost.result import Result
+from toolpost.spec import ToolSpec
+
+Walk = Callable[[Call], Awaitable[Result]]
+"""The rest of the road, as a ring sees it."""
+
+Ring = Callable[[Call, Walk], Awaitable[Result]]
+"""What stands around a call: raise to refuse, call the walk to go on, look at what comes back."""
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether something can do its work, and if not, why."""
+
+    healthy: bool
+    error: str | None = None
+
+
+@runtime_checkable
+class Registered(Protocol):
+    """A tool with code behind it: its spec, and the object that the spec's backend understands."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A tool that a file declares; modules and programs it names are looked up in ``folder``."""
+
+    spec: ToolSpec
+    folder: str
+
+
+Tell = Callable[[int, int], None]
+"""How far a long load is: so many done, of so many."""
+
+
+class Source(Protocol):
+    """Where specs come from; ``changes`` yields whenever loading again may give something else."""
+
+    async def load(self, tell: Tell) -> Iterable[ToolSpec | Registered]: ...
+
+    def changes(self) -> AsyncIterator[None]: ...
+
+
+class Road(Protocol):
+    """What a ring may use to start a walk of its own: a fallback, an approver's edit."""
+
+    async def rewalk(
+        self,
+        call: Call,
+        *,
+        tool: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        grant: str | None = None,
+    ) -> Result: ...
+
+
+class Extension(Protocol):
+    """Puts a ring around the calls of one tool, or ``None`` if it has nothing to do there."""
+
+    @property
+    def name(self) -> str: ...
+
+    def bind(self, spec: ToolSpec, road: Road) -> Ring | None: ...
+
+
+@runtime_checkable
+class Sees(Protocol):
+    """An extension may also say whether a caller may know that a tool exists."""
+
+    def sees(self, caller: Caller, spec: ToolSpec) -> bool: ...
+
+
+class Handle(Protocol):
+    """One tool, ready to run: returns plain JSON data or ``Output``, or raises."""
+
+    async def __call__(self, call: Call) -> Any: ...
+
+    async def health(self) -> Health: ...
+
+    async def close(self) -> None: ...
+
+
+class Services(msgspec.Struct, frozen=True):
+    """What a backend may need from its surroundings: live objects by type, secrets by name, and
+    the config's settings by kind.
+    """
+
+    provide: Mapping[type, object] = {}
+    secret: Callable[[str], str | None] = secret
+    settings: Mapping[str, Mapping[str, Any]] = {}
+
+
+class Backend(Protocol):
+    """Runs one kind of tool; ``target`` is the live object behind a tool registered in code."""
+
+    def bind(self, spec: ToolSpec, target: object | None) -> Handle: ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """Anything that holds something open."""
+
+    async def close(self) -> None: ...

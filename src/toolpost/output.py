@@ -1,0 +1,78 @@
+"""What a tool gave back, checked before anybody sees it: plain JSON data, its schema, its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from toolpost.errors import InvalidOutput, OutputTooLarge
+from toolpost.result import PARTS, Output, Part
+from toolpost.schema import Schema
+from toolpost.spec import ToolSpec
+
+Finish = Callable[[Any], tuple[Any, tuple[Part, ...]]]
+_SMALL = frozenset((int, float, bool, type(None)))
+_encode = msgspec.json.Encoder().encode
+
+
+def finisher(spec: ToolSpec) -> Finish:
+    """A function that turns what the backend returned into output and parts, or refuses it."""
+    schema = None if spec.output_schema is None else Schema(spec.output_schema)
+    check = Schema(True).check if schema is None else schema.check
+    most = spec.limits.output
+    expected = _scalar(spec.output_schema)
+
+    def finish(value: Any) -> tuple[Any, tuple[Part, ...]]:
+        if type(value) is expected:
+            return value, ()
+        parts: tuple[Part, ...] = ()
+        kind = type(value)
+        if kind is Output:
+            value, parts = value.value, tuple(value.parts)
+            kind = type(value)
+            _weigh_parts(parts, most)
+        if kind not in _SMALL:
+            _weigh(value, most)
+        # a tool that gives only parts has no data to hold against the schema
+        if value is not None or not parts:
+            value = check(value)
+        return value, parts
+
+    return finish
+
+
+def _scalar(schema: dict[str, Any] | bool | None) -> type | None:
+    """The one type whose values all fit, for a schema that says no more than that."""
+    if isinstance(schema, dict) and schema.keys() == {"type"} and isinstance(schema["type"], str):
+        return {"integer": int, "boolean": bool, "null": type(None)}.get(schema["type"])
+    return None
+
+
+def _weigh(value: Any, most: int) -> None:
+    if type(value) is str and len(value) * 4 <= most:
+        return
+    try:
+        size = len(_encode(value))
+    except (RecursionError, TypeError, ValueError, OverflowError) as exc:
+        raise InvalidOutput(
+            "The tool returned something that is not JSON data. Use another tool."
+        ) from exc
+    if size > most:
+        raise _too_large(size, most)
+
+
+def _weigh_parts(parts: tuple[Part, ...], most: int) -> None:
+    if not all(isinstance(part, PARTS) for part in parts):
+        raise InvalidOutput("The tool returned a part of an unknown kind. Use another tool.")
+    size = sum(len(_encode(part)) for part in parts)
+    if size > most:
+        raise _too_large(size, most)
+
+
+def _too_large(size: int, most: int) -> OutputTooLarge:
+    return OutputTooLarge(
+        f"The output has {size:,} bytes, the limit is {most:,}. Ask for less at a time.",
+        details={"size": size, "limit": most},
+    )

@@ -1,0 +1,82 @@
+"""(socket, name) → the part that goes there, imported when it is first wanted.
+
+Our own parts stand in the package's metadata as entry points, like anybody's; the table here saves
+a scan of everything that is installed. Installed is not active: nothing is loaded unless a spec or
+the config names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any, Final
+
+from toolpost.contracts import Backend, Services
+from toolpost.errors import MissingPart
+from toolpost.spec import nearest, short
+
+SOCKETS: Final = ("backends", "sources", "extensions")
+BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("backends", "python"): "toolpost.backends.python.backend:PythonBackend",
+        ("sources", "files"): "toolpost.sources.files:FilesSource",
+        ("sources", "modules"): "toolpost.sources.modules:ModulesSource",
+        ("sources", "entrypoints"): "toolpost.sources.entrypoints:EntryPointsSource",
+    }
+)
+_EXTRAS: Final[Mapping[str, str]] = MappingProxyType({})
+"""Module of a missing import → the extra that brings it."""
+
+
+def load(socket: str, name: str) -> Any:
+    """The part, or ``MissingPart`` with what to install or which names there are."""
+    where = BUILT_IN.get((socket, name))
+    if where is None:
+        found = {e.name: e for e in installed(socket)}
+        if name not in found:
+            raise MissingPart(_not_there(socket, name, sorted(found)))
+        where = found[name].value
+    module, _, attribute = where.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as exc:
+        missing = (exc.name or "").partition(".")[0]
+        extra = _EXTRAS.get(missing)
+        install = f'pip install "toolpost[{extra}]"' if extra else f"pip install {missing}"
+        raise MissingPart(
+            f"{socket[:-1]} {name!r} needs {missing!r}. Install it with: {install}"
+        ) from exc
+
+
+def installed(socket: str) -> list[EntryPoint]:
+    """Everything that is installed for a socket, ours and others', by name."""
+    return sorted(entry_points(group=f"toolpost.{socket}"), key=lambda e: e.name)
+
+
+def _not_there(socket: str, name: str, names: list[str]) -> str:
+    what = "kind of tool" if socket == "backends" else socket[:-1]
+    return (
+        f"no {what} {short(name)!r} is installed{nearest(name, names)} "
+        f"(installed: {', '.join(names) or 'none'}). A package adds one through an entry point in "
+        f"the group toolpost.{socket}."
+    )
+
+
+class Backends:
+    """kind → backend: those given, else made from what is installed."""
+
+    def __init__(self, given: Mapping[str, Backend], services: Services) -> None:
+        self._made = dict(given)
+        self._services = services
+
+    def __getitem__(self, kind: str) -> Backend:
+        backend = self._made.get(kind)
+        if backend is None:
+            backend = self._made[kind] = load("backends", kind)(self._services)
+        return backend
+
+    async def close(self) -> None:
+        for backend in self._made.values():
+            await backend.close()

@@ -1,0 +1,193 @@
+"""Name → tool. An ordinary object: make as many as you like.
+
+A reader never waits and never sees a half-made state: a change is checked as a whole before any of
+it is visible, and a reload is one swap. What a tool *does* is not known here; the live object behind a tool that
+was registered in code is kept beside its spec and handed to the backend as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from toolpost.contracts import Registered
+from toolpost.errors import InvalidSpec, NameTaken
+from toolpost.schema import verify, verify_input
+from toolpost.spec import ToolSpec, nearest
+from toolpost.tool import Tool, tool
+
+Listener = Callable[[frozenset[str]], None]
+
+
+class Entry(NamedTuple):
+    """One registered tool."""
+
+    spec: ToolSpec
+    target: object | None
+
+
+Item = Entry | ToolSpec | Registered | type[Tool] | Callable[..., object]
+
+
+class Registry:
+    """``Registry([add, spec, Weather])``: functions, tools, tool classes and plain specs."""
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._alike: dict[str, str] = {}
+        self._listing: tuple[ToolSpec, ...] | None = None
+        self._listeners: list[Listener] = []
+        self._writing = threading.RLock()
+        self.add(*items)
+
+    def add(self, *items: Item, namespace: str | None = None, collision: str = "refuse") -> None:
+        """Register all of them or, if one is at fault, none.
+
+        With a namespace every name becomes ``namespace.name``. ``collision="namespace"`` keeps
+        plain names and uses the namespace only for those that are taken, in the order given.
+        """
+        with self._writing:
+            fresh: dict[str, Entry] = {}
+            alike: dict[str, str] = {}
+            for item in items:
+                entry = as_entry(item)
+                folded = _folded(entry.spec.name)
+                taken = self._alike.get(folded) or alike.get(folded)
+                if namespace and (taken or collision != "namespace"):
+                    entry = renamed(entry, f"{namespace}.{entry.spec.name}")
+                    folded = _folded(entry.spec.name)
+                    taken = self._alike.get(folded) or alike.get(folded)
+                if taken:
+                    raise NameTaken(_taken_by(entry.spec.name, taken), at=("name",))
+                fresh[entry.spec.name] = entry
+                alike[folded] = entry.spec.name
+            self._entries.update(fresh)
+            self._alike.update(alike)
+            self._tell(frozenset(fresh))
+
+    def replace(self, *items: Item) -> None:
+        """Register them, in the place of tools of the same name where there are any."""
+        self.update(items)
+
+    def remove(self, *names: str) -> None:
+        """Forget these tools; calls that are under way finish."""
+        with self._writing:
+            for name in names:
+                if name not in self._entries:
+                    raise KeyError(f"no tool {name!r}{nearest(name, list(self._entries))}")
+            self.update((), gone=names)
+
+    def update(self, items: Iterable[Item], *, gone: Iterable[str] = ()) -> None:
+        """Replace and remove in one swap, as a reload does. Unchanged tools are left alone."""
+        with self._writing:
+            kept = {k: v for k, v in self._entries.items() if k not in set(gone)}
+            changed = set(self._entries) - set(kept)
+            for item in items:
+                entry = as_entry(item)
+                if kept.get(entry.spec.name) != entry:
+                    changed.add(entry.spec.name)
+                kept[entry.spec.name] = entry
+            alike: dict[str, str] = {}
+            for name in kept:
+                if (other := alike.setdefault(_folded(name), name)) != name:
+                    raise NameTaken(_taken_by(name, other), at=("name",))
+            self._entries, self._alike = kept, alike
+            self._tell(frozenset(changed))
+
+    def get(self, name: str) -> ToolSpec | None:
+        entry = self._entries.get(name)
+        return None if entry is None else entry.spec
+
+    def entry(self, name: str) -> Entry | None:
+        """The spec and the live object behind it."""
+        return self._entries.get(name)
+
+    def list(
+        self,
+        *,
+        kind: str | None = None,
+        category: str | None = None,
+        tag: str | None = None,
+        tier: int | None = None,
+    ) -> tuple[ToolSpec, ...]:
+        """The specs by name, those that fit; ``tier`` means "at most this one"."""
+        listing = self._listing
+        if listing is None:
+            listing = tuple(e.spec for _, e in sorted(tuple(self._entries.items())))
+            self._listing = listing
+        if kind is category is tag is tier is None:
+            return listing
+        return tuple(
+            s
+            for s in listing
+            if (kind is None or s.kind == kind)
+            and (category is None or s.category == category)
+            and (tag is None or tag in s.tags)
+            and (tier is None or s.tier <= tier)
+        )
+
+    def groups(self) -> Mapping[str, tuple[ToolSpec, ...]]:
+        """The specs by category, for display."""
+        categories = sorted({s.category for s in self.list()})
+        return {c: self.list(category=c) for c in categories}
+
+    def near(self, name: str) -> str:
+        """``; did you mean …?`` or nothing."""
+        return nearest(name, list(self._entries))
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Be told the names that changed, after the swap; returns how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        return iter(self.list())
+
+    def _tell(self, changed: frozenset[str]) -> None:
+        self._listing = None
+        if changed:
+            for listener in tuple(self._listeners):
+                listener(changed)
+
+
+def as_entry(item: Item) -> Entry:
+    if isinstance(item, Entry):
+        return item
+    if isinstance(item, ToolSpec):
+        verify_input(item.input_schema)
+        if item.output_schema is not None:
+            verify(item.output_schema)
+        return Entry(item, None)
+    spec = getattr(item, "spec", None)
+    if isinstance(spec, ToolSpec):
+        return Entry(spec, item)
+    if callable(item):
+        made = tool(item)
+        return Entry(made.spec, made)
+    raise InvalidSpec(
+        f"a {type(item).__name__} is not a tool: register a function, a Tool or a ToolSpec"
+    )
+
+
+def renamed(entry: Entry, name: str) -> Entry:
+    return entry._replace(spec=msgspec.structs.replace(entry.spec, name=name))
+
+
+def _folded(name: str) -> str:
+    """Names that differ only in case or separators are one name to a reader in a hurry."""
+    return name.casefold().replace("-", "_").replace(".", "_")
+
+
+def _taken_by(name: str, other: str) -> str:
+    if name == other:
+        return f"the name {name!r} is taken: rename one of the two tools, or use a namespace"
+    return f"the name {name!r} looks like {other!r}: make them easier to tell apart"

@@ -1,0 +1,166 @@
+"""What came back: ``Result``, its parts, and the one conversion of an exception into data.
+
+``Result.error`` is data for a model to act on. What must not leave the house — a traceback, the
+text of a foreign exception — goes to the log ``toolpost.tools`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from toolpost.errors import (
+    CallError,
+    Code,
+    InternalError,
+    Outcome,
+    Remedy,
+    ResourceLimit,
+    SetupError,
+    Unavailable,
+)
+from toolpost.spec import Effects
+
+_log = logging.getLogger("toolpost.tools")
+
+
+class _Content(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    __toolpost_output__: ClassVar[bool] = True
+
+
+class Text(_Content, tag="text"):
+    text: str
+
+
+class Image(_Content, tag="image"):
+    data: bytes
+    mime: str = "image/png"
+
+
+class Audio(_Content, tag="audio"):
+    data: bytes
+    mime: str = "audio/wav"
+
+
+class Resource(_Content, tag="resource"):
+    """Something with an address; with neither text nor data it is a link."""
+
+    uri: str
+    mime: str | None = None
+    text: str | None = None
+    data: bytes | None = None
+
+
+Part = Text | Image | Audio | Resource
+PARTS: tuple[type, ...] = (Text, Image, Audio, Resource)
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a tool returns when it has more to give than JSON: data and parts."""
+
+    __toolpost_output__: ClassVar[bool] = True
+
+    value: Any = None
+    parts: tuple[Part, ...] = ()
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a call failed and what to do next."""
+
+    code: Code
+    message: str
+    remedy: Remedy
+    retryable: bool
+    effects: Outcome
+    retry_after: float | None = None
+    details: Mapping[str, Any] | None = None
+
+
+class Metadata(msgspec.Struct, omit_defaults=True):
+    """About the call. Rings and the executor fill it in while the result travels back."""
+
+    call_id: str = ""
+    duration_ms: float = 0.0
+    attempts: int = 1
+    cached: bool = False
+    warnings: list[str] = []
+    trail: list[str] = []
+    """Which rings ran, in order, and what each said."""
+    plan: dict[str, Any] | None = None
+    """For a dry run: what would have been done."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Output or error, never both."""
+
+    output: Any = None
+    parts: tuple[Part, ...] = ()
+    error: Failure | None = None
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+    @property
+    def success(self) -> bool:
+        return self.error is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; binary parts as base64."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        return {"success": self.success, **body}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Result:
+        return msgspec.convert({k: v for k, v in data.items() if k != "success"}, cls)
+
+
+# What a tool's own exceptions mean. Looked through in order; anything else is an internal error.
+_FOREIGN: tuple[tuple[type[BaseException], type[CallError], str, Outcome], ...] = (
+    (MemoryError, ResourceLimit, "The tool ran out of memory. Try a smaller input.", "unknown"),
+    (
+        ConnectionRefusedError,
+        Unavailable,
+        "The service behind this tool refused the connection. Try again later.",
+        "none",
+    ),
+    (
+        ConnectionError,
+        Unavailable,
+        "The connection to the service behind this tool broke. Try again later.",
+        "unknown",
+    ),
+    (
+        TimeoutError,
+        Unavailable,
+        "The service behind this tool did not answer in time. Try again later.",
+        "unknown",
+    ),
+)
+
+
+def failure(exc: Exception, *, tool: str, call_id: str, effects: Effects) -> Failure:
+    """The one conversion of an exception into data."""
+    error = exc if isinstance(exc, CallError) else _translated(exc, tool=tool, call_id=call_id)
+    return Failure(
+        code=error.code,
+        message=error.message,
+        remedy=error.remedy,
+        retryable=error.retryable,
+        effects="none" if effects == "read" else error.effects,
+        retry_after=error.retry_after,
+        details=error.details,
+    )
+
+
+def _translated(exc: Exception, *, tool: str, call_id: str) -> CallError:
+    if isinstance(exc, SetupError):
+        _log.error("%s cannot run (call %s): %s", tool, call_id, exc)
+        return Unavailable(exc.message, retryable=False, remedy="other_tool", effects="none")
+    _log.error("%s failed (call %s)", tool, call_id, exc_info=exc)
+    for foreign, ours, message, outcome in _FOREIGN:
+        if isinstance(exc, foreign):
+            return ours(message, effects=outcome)
+    return InternalError(
+        "Internal tool error. See logs for details.", details={"call_id": call_id}
+    )

@@ -1,0 +1,184 @@
+"""One JSON Schema as a document: where each subschema stands and what its references mean.
+
+Above: the cost check, the closedness check, the defaults. Below: ``plain``. It refuses to know
+what a schema means for a value, and it never opens a reference that leads out of the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin
+
+from toolpost.errors import InvalidSchema
+from toolpost.plain import NotPlain, Path, measure, pointer
+
+MAX_LEVELS: Final = 100
+MAX_NODES: Final = 50_000
+DRAFTS: Final = {
+    "http://json-schema.org/draft-04/schema": 4,
+    "http://json-schema.org/draft-06/schema": 6,
+    "http://json-schema.org/draft-07/schema": 7,
+    "https://json-schema.org/draft/2019-09/schema": 2019,
+    "https://json-schema.org/draft/2020-12/schema": 2020,
+}
+REFERENCES: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
+
+# Which keywords hold subschemas: one, a list of them (``items`` may be either), or a map of them.
+_IN_PLACE = frozenset(("not", "if", "then", "else", "allOf", "anyOf", "oneOf"))
+_ITEMS = frozenset(("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"))
+_KEYS = frozenset(("additionalProperties", "unevaluatedProperties", "propertyNames"))
+_ONE_OR_MANY = _IN_PLACE | _ITEMS | _KEYS | {"contentSchema"}
+_NAMED = frozenset(
+    ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
+)
+
+Schema = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """A subschema, its path and the URI its references are relative to."""
+
+    schema: Schema
+    at: Path
+    base: str
+
+
+def fault(at: Path, problem: str) -> InvalidSchema:
+    """The one way a bad schema is named: where, then what to change."""
+    return InvalidSchema(f"{pointer(at) or 'top level'}: {problem}", at=at)
+
+
+class Document:
+    """A schema walked once. Raises :class:`InvalidSchema` where it is not plain, bounded JSON."""
+
+    __slots__ = ("_anchors", "_dynamic", "_places", "_resources", "draft", "root")
+
+    def __init__(self, root: Any) -> None:
+        if type(root) is not dict and type(root) is not bool:
+            raise fault((), "a JSON Schema is an object or a boolean")
+        try:
+            measure(root, levels=MAX_LEVELS, nodes=MAX_NODES)
+        except NotPlain as error:
+            raise fault(error.at, error.problem) from None
+        self.root: Schema | bool = root
+        self._places: dict[int, Place] = {}
+        self._resources: dict[str, Schema] = {}
+        self._anchors: dict[tuple[str, str], Schema] = {}
+        self._dynamic: dict[str, list[Schema]] = {}
+        self.draft = 2020
+        if isinstance(root, dict):
+            self.draft = _draft(root)
+            self._resources[""] = root
+            self._adopt(Place(root, (), ""))
+
+    def places(self) -> list[Place]:
+        """Every subschema found so far, reachable by reference or not."""
+        return list(self._places.values())
+
+    def at(self, schema: Schema) -> Path:
+        return self._places[id(schema)].at
+
+    def targets(self, schema: Schema) -> list[Schema | bool]:
+        """What the references of this subschema lead to; all of them within the document."""
+        found: list[Schema | bool] = []
+        for keyword in REFERENCES & schema.keys():
+            place = self._places[id(schema)]
+            reference = schema[keyword]
+            if not isinstance(reference, str):
+                raise fault((*place.at, keyword), "must be a string")
+            if keyword == "$dynamicRef" and reference[:1] == "#" and "/" not in reference:
+                found.extend(self._dynamic.get(reference[1:], ()))
+            found.append(self._resolve(place, keyword, reference))
+        return found
+
+    def _resolve(self, place: Place, keyword: str, reference: str) -> Schema | bool:
+        at = (*place.at, keyword)
+        if reference.startswith("#"):
+            address, fragment = place.base, reference[1:]
+        else:
+            address, fragment = urldefrag(urljoin(place.base, reference))
+        resource = self._resources.get(address)
+        if resource is None:
+            raise fault(
+                at, "refers outside this schema and is not fetched; put the definition in $defs"
+            )
+        if fragment and not fragment.startswith("/"):
+            anchored = self._anchors.get((address, fragment))
+            if anchored is None:
+                raise fault(at, "refers to an anchor that does not exist")
+            return anchored
+        target, where = _follow(resource, fragment, at)
+        if isinstance(target, dict) and id(target) not in self._places:
+            base = self._places[id(resource)]
+            self._adopt(Place(target, base.at + where, base.base))
+        return target
+
+    def _adopt(self, start: Place) -> None:
+        """Note every subschema at and below ``start``, without recursion."""
+        todo = [start]
+        while todo:
+            schema, at, base = todo.pop()
+            if id(schema) in self._places:
+                continue
+            base = self._note_names(schema, base)
+            self._places[id(schema)] = Place(schema, at, base)
+            for where, child in subschemas(schema):
+                if isinstance(child, dict):
+                    todo.append(Place(child, at + where, base))
+
+    def _note_names(self, schema: Schema, base: str) -> str:
+        identity = schema.get("$id", schema.get("id") if self.draft == 4 else None)
+        if isinstance(identity, str):
+            if identity.startswith("#"):
+                self._anchors[base, identity[1:]] = schema
+            else:
+                base = urldefrag(urljoin(base, identity))[0]
+                self._resources[base] = schema
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(keyword)
+            if isinstance(name, str):
+                self._anchors[base, name] = schema
+                if keyword == "$dynamicAnchor":
+                    self._dynamic.setdefault(name, []).append(schema)
+        return base
+
+
+def subschemas(schema: Schema) -> Iterator[tuple[Path, Any]]:
+    """The subschemas directly within one, each with its path from there."""
+    for keyword, value in schema.items():
+        if keyword in _ONE_OR_MANY:
+            if type(value) is list:
+                for index, child in enumerate(value):
+                    yield (keyword, index), child
+            else:
+                yield (keyword,), value
+        elif keyword in _NAMED and type(value) is dict:
+            for name, child in value.items():
+                yield (keyword, name), child
+
+
+def _draft(root: Schema) -> int:
+    named = root.get("$schema")
+    if named is None:
+        return 2020
+    draft = DRAFTS.get(named.rstrip("#")) if isinstance(named, str) else None
+    if draft is None:
+        raise fault(("$schema",), f"must be one of: {', '.join(DRAFTS)}; without it, the last")
+    return draft
+
+
+def _follow(resource: Schema, fragment: str, at: Path) -> tuple[Schema | bool, Path]:
+    node: Any = resource
+    path: Path = ()
+    for escaped in fragment.split("/")[1:]:
+        part = unquote(escaped).replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and part in node:
+            node, path = node[part], (*path, part)
+        elif isinstance(node, list) and part.isdecimal() and int(part[:9]) < len(node):
+            node, path = node[int(part)], (*path, int(part))
+        else:
+            raise fault(at, "refers to a place in this schema that does not exist")
+    if not isinstance(node, dict | bool):
+        raise fault(at, "refers to something that is not a schema")
+    return node, path

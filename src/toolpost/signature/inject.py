@@ -1,0 +1,33 @@
+"""What a function is given besides its arguments: not in the schema, never sent by a model.
+
+    async def search(query: str, db: Injected[Db], key: Annotated[str, Secret("API_KEY")]): ...
+
+Above: ``describe.py`` finds these markers, the backend fills them in. Below: nothing. A class with
+``__toolpost_injected__ = True``, such as ``Call``, needs no marker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """A dependency, found by its type. ``optional``: the function does without it if need be."""
+
+    type: Any = None
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret, found by its name; the model never sees it."""
+
+    name: str
+    optional: bool = False
+
+
+Injected = Annotated[T, Inject()]

@@ -1,0 +1,189 @@
+"""Spec files: tools declared in YAML, JSON or TOML.
+
+A file holds ``tools:`` with a list, or just the list. Two spellings of a tool are understood: our
+own, which is ``ToolSpec`` field by field, and the one with ``tool_type``, ``implementation_config``
+and ``metadata``. A fault is reported as ``file:line:column: what is wrong and how to mend it``.
+
+Relative paths start at the config's folder and stay beneath it. The modules of Python tools are
+looked up beside the file that declares them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Self
+
+from toolpost.contracts import Declared, Tell
+from toolpost.document import Document, read
+from toolpost.errors import InvalidSpec, SourceError
+from toolpost.options import Options, options_from
+from toolpost.schema import verify, verify_input
+from toolpost.spec import ToolSpec, nearest, short, spec_from
+
+LOOK_EVERY: Final = 0.5
+_WILD: Final = frozenset("*?[")
+
+
+Place = tuple[str | int, ...]
+
+
+class _Options(Options):
+    paths: tuple[str, ...]
+
+
+class FilesSource:
+    """``[[sources]] kind = "files", paths = ["tools.yaml", "more/*.json"]``."""
+
+    def __init__(self, paths: Iterable[str | Path], *, base: Path | None = None) -> None:
+        self._paths = tuple(map(str, paths))
+        self._base = base or Path.cwd()
+
+    @classmethod
+    def from_config(cls, options: Mapping[str, Any], base: Path) -> Self:
+        return cls(options_from(options, _Options, "source files").paths, base=base)
+
+    async def load(self, tell: Tell) -> Iterable[Declared]:
+        """Reads in a thread: a big file does not hold up the calls that are under way."""
+        return await asyncio.to_thread(self._load, tell)
+
+    async def changes(self) -> AsyncIterator[None]:
+        seen = self._fingerprint()
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if (now := await asyncio.to_thread(self._fingerprint)) != seen:
+                seen = now
+                yield
+
+    def _load(self, tell: Tell) -> list[Declared]:
+        places: dict[str, tuple[Document, Place]] = {}
+        tools: list[Declared] = []
+        for file in self._files():
+            document = read(file, progress=tell)
+            for place, tool in _tools_in(document, str(file.resolve().parent)):
+                first = places.setdefault(tool.spec.name, (document, place))
+                if first != (document, place):
+                    raise SourceError(
+                        f"{document.where(place)}: there is a tool {tool.spec.name!r} already, at "
+                        f"{first[0].where(first[1])}: rename one of them"
+                    )
+                tools.append(tool)
+        return tools
+
+    def _files(self) -> list[Path]:
+        return list(dict.fromkeys(chain.from_iterable(map(self._matching, self._paths))))
+
+    def _matching(self, path: str) -> list[Path]:
+        if Path(path).is_absolute():
+            root, pattern = Path(path).parent, Path(path).name
+        else:
+            root, pattern = self._base, path
+        if ".." in Path(pattern).parts:
+            raise SourceError(f"{short(path)}: a path of spec files must not leave its folder")
+        found = sorted(root.glob(pattern)) if _WILD & set(pattern) else [root / pattern]
+        for file in found:
+            if not file.resolve().is_relative_to(root.resolve()):
+                raise SourceError(f"{file}: this link leads out of {root}: copy the file instead")
+        if not found:
+            raise SourceError(f"{short(path)}: no file matches (looked in {root})")
+        return found
+
+    def _fingerprint(self) -> object:
+        try:
+            stats = [(f, f.stat()) for f in self._files()]
+        except (OSError, SourceError) as exc:
+            return str(exc)
+        return [(f, s.st_mtime_ns, s.st_size, s.st_ino) for f, s in stats]
+
+
+def _tools_in(document: Document, folder: str) -> Iterator[tuple[Place, Declared]]:
+    data, at = document.data, ()
+    if isinstance(data, Mapping) and "tools" in data:
+        for key in data:
+            if key != "tools":
+                raise SourceError(
+                    f"{document.where((key,), key=True)}: unknown key {short(key)!r} beside 'tools'"
+                )
+        data, at = data["tools"], ("tools",)
+    if not isinstance(data, list):
+        raise SourceError(
+            f"{document.where(at)}: expected a list of tools, or a mapping with the key 'tools'"
+        )
+    for index, item in enumerate(data):
+        place = (*at, index)
+        try:
+            yield place, Declared(_verified(spec_from(_own(item))), folder)
+        except InvalidSpec as fault:
+            where = document.where((*place, *_as_written(fault.at, item)))
+            raise SourceError(f"{where}: {fault.message}") from None
+
+
+def _verified(spec: ToolSpec) -> ToolSpec:
+    try:
+        verify_input(spec.input_schema)
+    except InvalidSpec as fault:
+        raise InvalidSpec(f"input_schema{fault.message}", at=("input_schema", *fault.at)) from None
+    if spec.output_schema is not None:
+        try:
+            verify(spec.output_schema)
+        except InvalidSpec as fault:
+            at = ("output_schema", *fault.at)
+            raise InvalidSpec(f"output_schema{fault.message}", at=at) from None
+    return spec
+
+
+# The other spelling: where its fields go in ours. `None` means that it needs a rule of its own.
+_FOREIGN: Final = {"tool_type": "kind", "implementation_config": "binding"}
+_METADATA: Final = (
+    "version",
+    "category",
+    "permissions",
+    "tags",
+    "timeout",
+    "is_dangerous",
+    "requires_approval",
+)
+_KINDS: Final = {"sandbox": "shell"}
+
+
+def _own(item: Any) -> Any:
+    """A tool in our own spelling."""
+    if not isinstance(item, Mapping) or not ({*_FOREIGN, "metadata"} & set(item)):
+        return item
+    own = {_FOREIGN.get(key, key): value for key, value in item.items() if key != "metadata"}
+    kind = own.get("kind", "python")
+    own["kind"] = _KINDS.get(kind, kind) if isinstance(kind, str) else kind
+    binding = own.get("binding")
+    if isinstance(binding, Mapping) and "function_name" in binding:
+        renamed = {"function" if k == "function_name" else k: v for k, v in binding.items()}
+        own["binding"] = renamed
+    metadata = item.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidSpec("metadata is a mapping", at=("metadata",))
+    for key, value in metadata.items():
+        if key not in _METADATA:
+            hint = nearest(key, _METADATA)
+            raise InvalidSpec(f"unknown metadata {short(key)!r}{hint}", at=("metadata", key))
+        if key == "is_dangerous":
+            if value:
+                own.setdefault("tier", 3)
+        elif key == "permissions" and isinstance(value, list):
+            own["permissions"] = {"roles": value}
+        else:
+            own[key] = value
+    return own
+
+
+def _as_written(at: Place, item: Any) -> Place:
+    """The path of a fault as the file spells it."""
+    if not at or not isinstance(item, Mapping) or at[0] in item:
+        return at
+    for theirs, ours in _FOREIGN.items():
+        if at[0] == ours and theirs in item:
+            return (theirs, *("function_name" if s == "function" else s for s in at[1:]))
+    metadata = item.get("metadata")
+    if isinstance(metadata, Mapping) and at[0] in metadata:
+        return ("metadata", *at)
+    return at

@@ -1,0 +1,59 @@
+"""Tools in Python modules of yours: every ``@tool`` and ``Tool`` class that a module defines.
+
+The modules are imported into this process, so their tools count as registered in code. For code
+that should not be trusted that far, declare the tools in a spec file instead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+from toolpost.contracts import Registered, Tell
+from toolpost.errors import SourceError
+from toolpost.members import tools_in
+from toolpost.options import Options, options_from
+
+
+class _Options(Options):
+    modules: tuple[str, ...]
+    path: str = "."
+
+
+class ModulesSource:
+    """``[[sources]] kind = "modules", modules = ["my_tools"]``; ``path`` is where to look first."""
+
+    def __init__(self, modules: Iterable[str], *, path: Path | None = None) -> None:
+        self._modules = tuple(modules)
+        self._path = path
+
+    @classmethod
+    def from_config(cls, options: Mapping[str, Any], base: Path) -> Self:
+        given = options_from(options, _Options, "source modules")
+        return cls(given.modules, path=base / given.path)
+
+    async def load(self, tell: Tell) -> Iterable[Registered]:
+        found: list[Registered] = []
+        for done, name in enumerate(self._modules):
+            tell(done, len(self._modules))
+            found += tools_in(self._imported(name))
+        return found
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Imported code does not change under a running process."""
+        return
+        yield
+
+    def _imported(self, name: str) -> ModuleType:
+        if self._path is not None and str(self._path) not in sys.path:
+            sys.path.insert(0, str(self._path))
+        try:
+            return import_module(name)
+        except Exception as exc:  # a module may raise anything while it is imported
+            raise SourceError(
+                f"the module {name!r} cannot be imported: {type(exc).__name__}: {exc}"
+            ) from exc

@@ -1,0 +1,86 @@
+"""The same, blocking: for programs that have no event loop.
+
+``with toolpost.sync.open("toolpost.toml") as tools: tools.execute("add", {"a": 1, "b": 2})``
+
+One event loop in a thread of its own serves all callers; it ends with the ``with`` block. Inside a
+running event loop use the async API: blocking there would stop everything else, so it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from toolpost.executor import Executor
+from toolpost.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Tools:
+    """What an executor or a runtime can do, blocking."""
+
+    def __init__(self, opened: Executor | Runtime, loop: asyncio.AbstractEventLoop) -> None:
+        self.registry = opened.registry
+        self.list = opened.list
+        self.execute = _blocking(opened.execute, loop)
+
+
+@contextmanager
+def open(path: str | Path | None = None) -> Iterator[Tools]:  # noqa: A001 - as Runtime.open
+    """The tools of a config, blocking."""
+    with _serving(lambda: Runtime.open(path)) as tools:
+        yield tools
+
+
+@contextmanager
+def over(make: Callable[[], Executor]) -> Iterator[Tools]:
+    """The tools of an executor of your own, which is made on the loop: ``over(lambda: …)``."""
+    with _serving(make) as tools:
+        yield tools
+
+
+@contextmanager
+def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="toolpost-sync", daemon=True)
+    thread.start()
+
+    async def enter() -> Executor | Runtime:
+        return await make().__aenter__()
+
+    try:
+        opened = _blocking(enter, loop)()
+        try:
+            yield Tools(opened, loop)
+        finally:
+            _blocking(opened.close, loop)()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _blocking(
+    function: Callable[P, Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop
+) -> Callable[P, T]:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("an event loop runs here: await the async API instead")
+        waiting = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
+        try:
+            return waiting.result()
+        except BaseException:  # Ctrl-C as well: nobody waits any more, so the tool must stop
+            waiting.cancel()
+            raise
+
+    return call

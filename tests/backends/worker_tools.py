@@ -1,0 +1,317 @@
+"""Tools for the worker's tests: the good, the bad and the stubborn."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+served = 0
+kept: list[bytes] = []
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def add_slowly(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+def echo(value: Any) -> Any:
+    return value
+
+
+def serve() -> int:
+    """How many calls this very process has served."""
+    global served
+    served += 1
+    return served
+
+
+def modules() -> list[str]:
+    return sorted(sys.modules)
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def not_json() -> object:
+    return {1, 2}
+
+
+def not_a_number() -> float:
+    return float("nan")
+
+
+def large(size: int) -> str:
+    return "x" * size
+
+
+def fail() -> None:
+    raise RuntimeError("the secret is in the cellar")
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+def refuse() -> None:
+    from toolpost.errors import RateLimited
+
+    raise RateLimited("Come back later.", retry_after=3.5, details={"left": 0})
+
+
+def hog() -> int:
+    kept.append(bytes(1 << 31))
+    return len(kept)
+
+
+def grow(size: int) -> int:
+    kept.append(os.urandom(size))
+    return serve()
+
+
+def die(how: str) -> None:
+    if how == "exit":
+        os._exit(3)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.string_at(0)
+
+
+def answer_from_fifo(path: str) -> str:
+    """Blocks this whole process until somebody writes."""
+    return Path(path).read_text()
+
+
+def talk() -> str:
+    print("by print")
+    print("to stderr", file=sys.stderr)
+    os.write(1, b"by descriptor\n")
+    subprocess.run(["sh", "-c", "echo by child"], check=True)
+    logging.getLogger("my.tool").warning("by %s", "logging")
+    print("no newline", end="")
+    return "done"
+
+
+def flood() -> str:
+    for _ in range(2000):
+        logging.getLogger("my.tool").warning("x" * 100)
+        print("y" * 10_000)
+    return "done"
+
+
+def report(call: Any) -> dict[str, Any]:
+    call.progress(1, 2, "half")
+    call.partial("first piece")
+    call.warn("mind the gap")
+    call.progress(2, 2)
+    return {
+        "call_id": call.call_id,
+        "session_id": call.session_id,
+        "caller": call.caller.id,
+        "dry_run": call.dry_run,
+        "phase": call.phase,
+        "working_dir": call.working_dir,
+        "metadata": call.metadata,
+        "cancelled": call.cancelled,
+    }
+
+
+def drown_in_parts(call: Any) -> None:
+    while True:
+        call.partial("x" * 100_000)
+
+
+class Wrapped:
+    """As a tool object of ours is: the plain function is its ``function``."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+
+class Plain:
+    """As a tool object that converts its own arguments and output."""
+
+    async def run_plain(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"got": arguments}
+
+
+wrapped = Wrapped(add)
+plain = Plain()
+nothing = 3
+
+
+# The stubborn ones: each says when it is under way, then would write a file much later.
+
+
+def sleep_then_write(call: Any, path: str, seconds: float) -> None:
+    call.progress(0)
+    time.sleep(seconds)
+    Path(path).write_text("written")
+
+
+async def await_then_write(call: Any, path: str, seconds: float) -> None:
+    call.progress(0)
+    await asyncio.sleep(seconds)
+    Path(path).write_text("written")
+
+
+def blocked_in_c(call: Any, path: str, seconds: float) -> None:
+    call.progress(0)
+    ctypes.PyDLL(None).sleep(int(seconds))  # holds the interpreter lock
+    Path(path).write_text("written")
+
+
+def blocked_in_regex(call: Any, path: str, seconds: float) -> None:
+    call.progress(0)
+    re.match(r"(a+)+$", "a" * 60 + "b")
+    Path(path).write_text("written")
+
+
+def swallows_everything(call: Any, path: str, seconds: float) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    call.progress(0)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:  # noqa: SIM105 - as people write it
+            time.sleep(0.1)
+        except BaseException:
+            pass
+    Path(path).write_text("written")
+
+
+@contextmanager
+def detached() -> Iterator[bool]:
+    """Double fork and setsid: True in the grandchild; back here when it is on its own."""
+    ready, tell = os.pipe()
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(tell, b"+")
+            yield True
+        os._exit(0)
+    os.waitpid(first, 0)
+    os.read(ready, 1)
+    yield False
+
+
+def daemonises(call: Any, path: str, seconds: float) -> None:
+    with detached() as grandchild:
+        if grandchild:
+            time.sleep(seconds)
+            Path(path).write_text("written")
+    call.progress(0)
+    time.sleep(seconds)
+
+
+def multiprocesses(call: Any, path: str, seconds: float) -> None:
+    started = multiprocessing.Event()
+    child = multiprocessing.Process(target=_write_later, args=(started, path, seconds))
+    child.start()
+    started.wait()
+    call.progress(0)
+    child.join()
+
+
+def _write_later(started: Any, path: str, seconds: float) -> None:
+    started.set()
+    time.sleep(seconds)
+    Path(path).write_text("written")
+
+
+def leaves_a_daemon(mark: str) -> str:
+    script = f"echo; exec sleep 1000 # {mark}"
+    child = subprocess.Popen(
+        ["setsid", "sh", "-c", f"(sh -c 'echo; sleep 1000; : {mark}') & {script}"],
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdout.readline()
+    return "left"
+
+
+def forks_and_comes_back(value: str) -> str:
+    """A careless fork: the child returns from the tool as well."""
+    child = os.fork()
+    if child == 0:
+        return "from the child"
+    os.waitpid(child, 0)
+    return value
+
+
+def leaves_a_thread(path: str, call: Any) -> str:
+    """The thread goes on reporting about a call that is over."""
+
+    def go_on() -> None:
+        Path(path).read_text()
+        call.progress(99, 99)
+
+    threading.Thread(target=go_on, daemon=True).start()
+    return "left"
+
+
+def _wire() -> socket.socket:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                return socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+    raise LookupError("no socket")
+
+
+def speaks_garbage(how: str) -> None:
+    bodies = {
+        "text": b"hello",
+        "wrong shape": b'{"a":1}',
+        "wrong kind": b'[1,"hullo",null]',
+        "wrong number": b'[77,"ok",null]',
+        "two values": b'[1,"ok",1][1,"ok",2]',
+        "not a number": b'[1,"ok",NaN]',
+        "not utf-8": b'[1,"ok","\xff"]',
+        "strange event": b'[1,"event",{"type":"x"}]',
+        "deep": b'[1,"ok",' + b"[" * 5000 + b"]" * 5000 + b"]",
+        "less deep": b'[1,"ok",' + b"[" * 300 + b"]" * 300 + b"]",
+    }
+    _wire().sendall(len(bodies[how]).to_bytes(4, "big") + bodies[how])
+    time.sleep(1000)
+
+
+def claims_a_gigabyte() -> None:
+    _wire().sendall((1 << 30).to_bytes(4, "big") + b"x" * 1000)
+    time.sleep(1000)
+
+
+def hangs_up() -> None:
+    _wire().shutdown(socket.SHUT_RDWR)
+    time.sleep(1000)
+
+
+def split_frame() -> None:
+    """Answers in person, byte by byte, and then dies."""
+    body = json.dumps([1, "ok", "in pieces"]).encode()
+    wire = _wire()
+    for byte in len(body).to_bytes(4, "big") + body:
+        wire.send(bytes([byte]))
+    os._exit(0)
