@@ -760,6 +760,7 @@ def test_many_aliases_of_a_common_part_are_no_bomb() -> None:
     data = of_yaml(text)
     assert len(data) == 1001
     assert data[0] == data[1000]
+    assert "the aliases expand to too much" in fault(LAUGHS, "yaml")
 
 
 # --- properties ------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def _beats_every_peer(number: str, ours: str, found: Found) -> Target:
         return Target(number=number, claim=claim, measured="–", met=None)
     nearest = min(ratios, key=lambda peer: ratios[peer])
     label = found.field.contenders[nearest].label
-    measured = f"{figure(ratios[nearest])} × faster than the nearest, {label}"
+    measured = f"the nearest, {label}, takes {figure(ratios[nearest])} × as long"
     return Target(number=number, claim=claim, measured=measured, met=ratios[nearest] > 1)
 
 

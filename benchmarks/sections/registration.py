@@ -137,7 +137,8 @@ def _fastest(ours: Found, found: dict[str, Found], count: int) -> Target:
     if not known:
         return Target(number="6", claim=claim, measured="–", met=None)
     nearest = min(known, key=lambda name: known[name])
-    measured = f"{figure(known[nearest] / seconds)} × faster than {nearest}"
+    label = found[nearest].reports[count][0]["label"]
+    measured = f"the fastest, {label}, takes {figure(known[nearest] / seconds)} × as long"
     return Target(number="6", claim=claim, measured=measured, met=seconds < known[nearest])
 
 

@@ -1,21 +1,22 @@
 """A tool's chain: how rings are put around the rest of the road.
 
-Folded once per tool. ``settled`` is the border between rings, the one place where an exception
-becomes a result; ``admitted`` is where arguments are checked; ``watched`` keeps an observer from
-changing what it observes.
+Above: the executor. Below: the rings. Folded once per tool. Every step here is a border between
+rings, where an exception becomes a result; the steps of the guards also check the arguments, and
+those of the observers keep them from changing what they observe. What a ring decides is not known.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from toolpost.call import Call
-from toolpost.contracts import Extension, Ring, Road, Walk
-from toolpost.errors import CallError, InternalError
+from toolpost.call import Call, Caller
+from toolpost.contracts import Extension, Ring, Road, Sees, Walk
+from toolpost.errors import CallError, ConfigError
 from toolpost.result import Metadata, Result, failure
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
@@ -37,6 +38,11 @@ class _Everywhere(msgspec.Struct, frozen=True):
 def as_extension(extension: Extension | Ring) -> Extension:
     if hasattr(extension, "bind"):
         return extension
+    if not callable(extension):
+        raise ConfigError(
+            f"a {type(extension).__name__} is not an extension: it is an async function of "
+            "(call, call_next), or an object with a name and bind(spec, road)"
+        )
     return _Everywhere(getattr(extension, "__name__", "ring"), extension)
 
 
@@ -44,14 +50,12 @@ def guarded(
     spec: ToolSpec, invoke: Walk, guards: Iterable[Extension], road: Road
 ) -> tuple[Walk, tuple[str, ...]]:
     """Admit, then the guards that apply to this tool, then invoke; and the guards' names."""
-    schema = Schema(spec.input_schema, coerce=spec.coerce)
+    admit = Schema(spec.input_schema, coerce=spec.coerce).admit
     rings = [(g.name, ring) for g in guards if (ring := g.bind(spec, road)) is not None]
-    if not rings:
-        return settled(_admitted(schema, invoke)), ()
-    walk = _admitted_again(schema, invoke)
+    walk = _invoking(admit, invoke)
     for name, ring in reversed(rings):
-        walk = _admitted_again(schema, settled(_around(ring, walk), name))
-    return settled(_admitted_first(schema, walk)), tuple(name for name, _ in rings)
+        walk = _guarding(admit, ring, walk, name=name)
+    return walk, tuple(name for name, _ in rings)
 
 
 def observed(
@@ -64,100 +68,112 @@ def observed(
     return walk, tuple(name for name, _ in rings)
 
 
-def settled(walk: Walk, name: str | None = None) -> Walk:
-    """The same walk, but whatever it raises comes back as a result."""
+def refusing(why: Callable[[Call], Exception]) -> Walk:
+    """A road that ends at once."""
 
     async def step(call: Call) -> Result:
-        if name is not None:
-            call.trail.append(name)
-        try:
-            result = await walk(call)
-            if type(result) is not Result:
-                raise InternalError(f"The extension {name!r} did not return a result.")
-            return result
-        except Exception as exc:  # the border: inside a ring one raises, outside there is data
-            error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
-            call.note(name or "road", error.code)
-            return Result(error=error, metadata=metadata(call))
+        return _failed(call, why(call), "road")
 
     return step
+
+
+def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road: Road) -> Walk:
+    """The road of a tool that cannot be called, in sight of every observer that can be had."""
+    walk = refusing(lambda call: exc)
+    for observer in reversed(observers):
+        try:
+            walk, _ = observed(spec, walk, (observer,), road)
+        except Exception:  # it may well be why the tool is refused
+            _log.exception("an observer cannot be bound to %s", spec.name)
+    return walk
+
+
+def may_know(caller: Caller, spec: ToolSpec, judges: Iterable[Sees]) -> bool:
+    try:
+        return all(judge.sees(caller, spec) for judge in judges)
+    except Exception:  # fail closed: what cannot be judged is not shown
+        _log.exception("it cannot be said who may see %s", spec.name)
+        return False
 
 
 def metadata(call: Call, plan: dict[str, Any] | None = None) -> Metadata:
     return Metadata(call.call_id, 0.0, 1, False, call.warnings, call.trail, plan)
 
 
-def raising(exc: Exception) -> Walk:
-    """A road that ends at once."""
-
-    async def walk(call: Call) -> Result:
-        raise exc
-
-    return walk
+Admit = Callable[[Any], dict[str, Any]]
 
 
-def _around(ring: Ring, inner: Walk) -> Walk:
-    def walk(call: Call) -> Awaitable[Result]:
-        return ring(call, inner)
+def _invoking(admit: Admit, invoke: Walk) -> Walk:
+    async def step(call: Call) -> Result:
+        try:
+            if call.arguments is not call.admitted:
+                arguments = admit(call.arguments)
+                if arguments is not call.arguments:
+                    call = _replace(call, arguments=arguments)
+            return await invoke(call)
+        except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
+            return _failed(call, exc, "road")
 
-    return walk
+    return step
+
+
+def _guarding(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
+    """Arguments that have not passed the check, or that a guard before has put in the place of
+    those that had, are checked first.
+    """
+
+    async def step(call: Call) -> Result:
+        speaks = "road"
+        try:
+            if call.arguments is not call.admitted:
+                arguments = admit(call.arguments)
+                call = _replace(call, arguments=arguments, admitted=arguments)
+            speaks = name
+            call.trail.append(name)
+            result = await ring(call, inner)
+            if type(result) is not Result:
+                raise TypeError(f"{name} returned a {type(result).__name__}, not a Result")
+            if not result.metadata.call_id:  # the ring made it, and knows less than the call
+                result = msgspec.structs.replace(result, metadata=metadata(call))
+            return result
+        except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
+            return _failed(call, exc, speaks)
+
+    return step
 
 
 def _watched(ring: Ring, inner: Walk, name: str) -> Walk:
     """An observer may refuse a call before it runs, by a ``CallError`` (an audit that cannot
-    write). If it breaks in any other way the call goes on without it.
+    write). If it breaks in any other way the call goes on without it; it runs once in any case.
     """
 
     async def step(call: Call) -> Result:
-        seen: Result | None = None
+        begun, seen = False, None
 
         async def onward(_: Call) -> Result:
-            nonlocal seen
-            if seen is None:
+            nonlocal begun, seen
+            if not begun:
+                begun = True
                 seen = await inner(call)
-            return seen
+            return seen  # type: ignore[return-value]
 
         call.trail.append(name)
         try:
             await ring(call, onward)
-        except CallError as refusal:
-            if seen is None:
-                return await settled(raising(refusal), name)(call)
-        except Exception:  # an observer's failure is not the call's
-            _log.exception("the observer %s failed (call %s)", name, call.call_id)
-        return seen if seen is not None else await onward(call)
+        except Exception as exc:  # noqa: BLE001 - an observer's failure is not the call's
+            if not begun and isinstance(exc, CallError):
+                return _failed(call, exc, name)
+            _log.error("the observer %s failed (call %s)", name, call.call_id, exc_info=exc)
+        if not begun:
+            await onward(call)
+        if seen is None:  # the observer kept a cancellation for itself
+            raise asyncio.CancelledError
+        return seen
 
     return step
 
 
-def _admitted(schema: Schema, inner: Walk) -> Walk:
-    """Check and fill in the arguments; with no guard behind, nobody needs a mark on the call."""
-    admit = schema.admit
-
-    def step(call: Call) -> Awaitable[Result]:
-        arguments = admit(call.arguments)
-        return inner(
-            call if arguments is call.arguments else _replace(call, arguments=arguments)
-        )
-
-    return step
-
-
-def _admitted_first(schema: Schema, inner: Walk) -> Walk:
-    admit = schema.admit
-
-    def step(call: Call) -> Awaitable[Result]:
-        arguments = admit(call.arguments)
-        return inner(_replace(call, arguments=arguments, admitted=arguments))
-
-    return step
-
-
-def _admitted_again(schema: Schema, inner: Walk) -> Walk:
-    """A guard that rewrote the arguments sends them through the check again."""
-    again = _admitted_first(schema, inner)
-
-    def step(call: Call) -> Awaitable[Result]:
-        return inner(call) if call.arguments is call.admitted else again(call)
-
-    return step
+def _failed(call: Call, exc: Exception, speaker: str) -> Result:
+    error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
+    call.note(speaker, error.code)
+    return Result(error=error, metadata=metadata(call))

@@ -8,26 +8,27 @@ where each value came from, for ``toolpost config``.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from toolpost.document import Document, read
+from toolpost.document import read
 from toolpost.environ import variables
-from toolpost.errors import ConfigError
-from toolpost.spec import nearest, short
+from toolpost.errors import ConfigError, SourceError
+from toolpost.spec import explained, nearest, short
 
 FILE_NAME = "toolpost.toml"
 PREFIX = "TOOLPOST_"
+Place = tuple[str | int, ...]
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class Settings(_Table):
+class Settings(_Table, frozen=True, kw_only=True):
     """What a config file may say. What is inside a source's, an extension's or a backend's table is
     that part's own business.
     """
@@ -53,32 +54,50 @@ def find(path: str | Path | None = None) -> Config:
     """The config at a path, at ``TOOLPOST_CONFIG``, or in this folder; else the defaults."""
     named = path or variables(PREFIX).get("TOOLPOST_CONFIG")
     if named is None and not Path(FILE_NAME).exists():
-        return _made({}, None, Path.cwd())
+        return _made({}, {}, Path.cwd(), None)
     file = Path(named or FILE_NAME)
     if not file.exists():
         raise ConfigError(f"{file}: there is no such file. Make one with: toolpost init")
-    document = read(file)
-    return _made(document.data, document, file.resolve().parent, file)
+    try:
+        document = read(file, format="toml")
+    except SourceError as fault:
+        raise ConfigError(fault.message) from fault
+    origins = {_dotted(at): document.where(at) for at in _leaves(document.data)}
+    return _made(document.data, origins, file.resolve().parent, file)
 
 
-def _made(
-    data: dict[str, Any], document: Document | None, base: Path, file: Path | None = None
-) -> Config:
-    origins = {} if document is None else {k: document.where(p) for k, p in _leaves(data)}
+def origin(config: Config, at: Place) -> str:
+    """Where a value came from, for a message: a place in the file or a variable."""
+    return config.origins.get(_dotted(at)) or str(config.file or FILE_NAME)
+
+
+def _made(data: dict[str, Any], origins: dict[str, str], base: Path, file: Path | None) -> Config:
     data = _overlaid(data, origins)
+    config = Config(Settings(), base, file, origins)
+    for key in data:
+        if key not in Settings.__struct_fields__:
+            hint = nearest(key, Settings.__struct_fields__)
+            place = next(o for name, o in origins.items() if name.split(".")[0] == key)
+            raise ConfigError(f"{place}: unknown setting {short(key)!r}{hint}", at=(key,))
     try:
         settings = msgspec.convert(data, Settings)
     except msgspec.ValidationError as fault:
-        raise ConfigError(_explained(str(fault), document)) from None
-    return Config(settings, base, file, origins)
+        what, at = explained(fault)
+        raise ConfigError(f"{origin(config, at)}: {_dotted(at)}: {what}", at=at) from None
+    return msgspec.structs.replace(config, settings=settings)
 
 
-def _leaves(data: Mapping[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for key, value in data.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, (*at, key))
-        else:
-            yield ".".join((*at, key)), (*at, key)
+def _leaves(value: Any, at: Place = ()) -> Iterator[Place]:
+    """The path of every value that is no table; an empty table is one too."""
+    inside: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        inside = value.items()
+    elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        inside = enumerate(value)
+    if not inside:
+        yield at
+    for key, one in inside:
+        yield from _leaves(one, (*at, key))
 
 
 def _overlaid(data: dict[str, Any], origins: dict[str, str]) -> dict[str, Any]:
@@ -89,9 +108,12 @@ def _overlaid(data: dict[str, Any], origins: dict[str, str]) -> dict[str, Any]:
         path = name.removeprefix(PREFIX).lower().split("__")
         table = data = {**data}
         for step in path[:-1]:
-            table[step] = {**table.get(step, {})}
-            table = table[step]
+            if not isinstance(below := table.get(step, {}), dict):
+                raise ConfigError(f"environment {name}: {step} is a value, not a table")
+            table[step] = table = {**below}
         table[path[-1]] = _value(text)
+        for old in [key for key in origins if key.startswith(f"{'.'.join(path)}.")]:
+            del origins[old]
         origins[".".join(path)] = f"environment {name}"
     return data
 
@@ -104,12 +126,5 @@ def _value(text: str) -> Any:
         return text
 
 
-def _explained(fault: str, document: Document | None) -> str:
-    what, _, path = fault.partition(" - at `")
-    steps = tuple(s for s in path.rstrip("`").removeprefix("$").replace("[...]", "").split(".") if s)
-    if "unknown field `" in what:
-        field = what.split("`")[1]
-        what = f"unknown setting {short(field)!r}{nearest(field, Settings.__struct_fields__)}"
-        steps = (*steps, field)
-    place = FILE_NAME if document is None else document.where(steps)
-    return f"{place}: {what[:1].lower()}{what[1:]}" + (f" (at {'.'.join(steps)})" if steps else "")
+def _dotted(at: Place) -> str:
+    return ".".join(map(str, at))

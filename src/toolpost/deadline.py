@@ -14,37 +14,39 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Coroutine, Generator
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from toolpost.errors import InternalError, Outcome, TimedOut
+from toolpost.errors import Outcome, TimedOut
 
 T = TypeVar("T")
 GRACE = 1.0
+_Strays = set[asyncio.Task[Any]]
 
 
 class _Alarm:
     """Cancels its task at the limit, and once more when the grace is over."""
 
-    __slots__ = ("_before", "_task", "_timer", "abandoned", "rung")
+    __slots__ = ("_before", "_task", "_timer", "abandoned", "loop", "rung")
 
     def __init__(self, seconds: float) -> None:
         task = asyncio.current_task()
         assert task is not None, "a time limit needs a running task"
         self._task, self._before = task, task.cancelling()
         self.rung, self.abandoned = 0, False
-        self._timer = task.get_loop().call_later(seconds, self._ring)
+        self.loop = task.get_loop()
+        self._timer = self.loop.call_later(seconds, self._ring)
 
     def _ring(self) -> None:
         self.rung += 1
+        self._timer = self.loop.call_later(GRACE, self._give_up)
         self._task.cancel()
 
-    def give_grace(self) -> None:
-        self._timer = self._task.get_loop().call_later(GRACE, self._give_up)
-
     def _give_up(self) -> None:
+        self.rung += 1
         self.abandoned = True
-        self._ring()
+        self._task.cancel()
 
     def off(self) -> bool:
         """Disarm; true if somebody outside wants the task cancelled."""
@@ -55,9 +57,7 @@ class _Alarm:
 
 
 @types.coroutine
-def limited(
-    coro: Coroutine[Any, Any, T], seconds: float, strays: set[asyncio.Task[Any]]
-) -> Generator[Any, Any, T]:
+def limited(coro: Coroutine[Any, Any, T], seconds: float, strays: _Strays) -> Generator[Any, Any, T]:
     """``await limited(coro, 5.0, strays)``: its result, or ``TimedOut``."""
     ends = monotonic() + seconds
     try:
@@ -66,22 +66,20 @@ def limited(
         if monotonic() > ends:
             raise timed_out(seconds, effects="done") from None
         return stop.value  # type: ignore[no-any-return]
-    except (SystemExit, asyncio.CancelledError) as exc:
-        raise _left(exc) from exc
-    alarm = _Alarm(seconds)
-    late = False
+    except BaseException as exc:
+        if _passes(exc):
+            raise
+        raise RuntimeError(_GAVE_UP) from exc
+    alarm = _Alarm(max(0.0, ends - monotonic()))
     try:
         while True:
             try:
-                sent, thrown = (yield waiting), None
+                sent, thrown = (yield from _resting(waiting, alarm)), None
             except BaseException as exc:  # a cancellation, or what the awaited future raised
                 sent, thrown = None, exc
                 if alarm.abandoned:
                     _leave_behind(coro, exc, strays)
                     raise
-                if alarm.rung and not late:
-                    late = True
-                    alarm.give_grace()
             waiting = coro.send(sent) if thrown is None else coro.throw(thrown)
     except StopIteration as stop:
         if alarm.off():
@@ -96,20 +94,24 @@ def limited(
             raise asyncio.CancelledError from exc
         if alarm.rung:
             raise timed_out(seconds) from exc
-        if isinstance(exc, SystemExit | asyncio.CancelledError):
-            raise _left(exc) from exc
-        raise
+        if _passes(exc):
+            raise
+        raise RuntimeError(_GAVE_UP) from exc
 
 
-def _left(exc: BaseException) -> BaseException:
-    """``sys.exit`` in a tool, or a cancellation nobody asked for: the tool's failure, not ours."""
-    task = asyncio.current_task()
-    if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
-        return asyncio.CancelledError()
-    return InternalError("The tool gave up without a result. Use another tool.")
+_GAVE_UP = "the tool gave up: sys.exit(), or a cancellation that nobody asked for"
+
+
+def _passes(exc: BaseException) -> bool:
+    """What goes on to the caller as it is; the rest is a failure of the tool, and only that."""
+    if isinstance(exc, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(exc, Exception | KeyboardInterrupt | GeneratorExit)
 
 
 def timed_out(seconds: float, effects: Outcome = "unknown") -> TimedOut:
+    seconds = round(seconds, 3)
     return TimedOut(
         f"Operation timed out after {seconds:g}s. Ask for less at a time, or use another tool.",
         details={"seconds": seconds},
@@ -117,9 +119,37 @@ def timed_out(seconds: float, effects: Outcome = "unknown") -> TimedOut:
     )
 
 
-def _leave_behind(
-    coro: Coroutine[Any, Any, Any], thrown: BaseException, strays: set[asyncio.Task[Any]]
-) -> None:
+def _resting(waiting: Any, alarm: _Alarm) -> Generator[Any, Any, Any]:
+    """Wait for what the coroutine waits for, as its task would. A task or a group of them may
+    swallow a cancellation and then never end: it is waited for through a future of our own, so
+    that the alarm gets us out.
+    """
+    if (
+        type(waiting) is asyncio.Future
+        or not getattr(waiting, "_asyncio_future_blocking", False)
+        or waiting.get_loop() is not alarm.loop
+    ):
+        return (yield waiting)
+    waiting._asyncio_future_blocking = False
+    while True:
+        proxy = alarm.loop.create_future()
+        wake = partial(_wake, proxy)
+        waiting.add_done_callback(wake)
+        try:
+            return (yield from proxy)
+        except asyncio.CancelledError:
+            if alarm.abandoned or not waiting.cancel():
+                raise
+        finally:
+            waiting.remove_done_callback(wake)
+
+
+def _wake(proxy: asyncio.Future[None], _: object) -> None:
+    if not proxy.done():
+        proxy.set_result(None)
+
+
+def _leave_behind(coro: Coroutine[Any, Any, Any], thrown: BaseException, strays: _Strays) -> None:
     task = asyncio.get_running_loop().create_task(_wander(coro, thrown), name="toolpost-stray")
     strays.add(task)
     task.add_done_callback(strays.discard)
@@ -128,18 +158,20 @@ def _leave_behind(
 async def _wander(coro: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
     try:
         await _carry_on(coro, thrown)
-    except (Exception, asyncio.CancelledError):  # nobody waits for it any more
+    except (Exception, SystemExit, asyncio.CancelledError):  # noqa: S110 - nobody waits for it
         pass
 
 
 @types.coroutine
-def _carry_on(coro: Coroutine[Any, Any, Any], thrown: BaseException | None) -> Generator[Any, Any, Any]:
+def _carry_on(
+    coro: Coroutine[Any, Any, Any], thrown: BaseException | None
+) -> Generator[Any, Any, None]:
     sent: Any = None
     while True:
         try:
             waiting = coro.send(sent) if thrown is None else coro.throw(thrown)
-        except StopIteration as stop:
-            return stop.value
+        except StopIteration:
+            return
         try:
             sent, thrown = (yield waiting), None
         except BaseException as exc:  # handed on to the coroutine, as ``await`` would

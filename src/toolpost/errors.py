@@ -86,7 +86,7 @@ class CallError(ToolpostError):
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = str(message)  # an exception is often handed in as it was caught
         self.retry_after = retry_after
         self.details = details
         if retryable is not None:

@@ -14,43 +14,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
+from toolpost.bound import Bound, closed
 from toolpost.call import OWNER, Call, Caller, Progress, new_call_id
-from toolpost.chain import as_extension, guarded, metadata, observed, raising, settled
-from toolpost.contracts import (
-    Backend,
-    Closes,
-    Extension,
-    Handle,
-    Health,
-    Ring,
-    Sees,
-    Services,
-    Walk,
-)
-from toolpost.deadline import limited, timed_out
-from toolpost.errors import ToolNotFound
-from toolpost.output import finisher
+from toolpost.chain import as_extension, guarded, may_know, observed, refused, refusing
+from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services
+from toolpost.errors import ToolNotFound, Unavailable
+from toolpost.invoke import invoking
 from toolpost.plugins import Backends
 from toolpost.registry import Registry
 from toolpost.result import Result
 from toolpost.spec import ToolSpec, nearest, short
 
 _UNKNOWN = ToolSpec(name="unknown", description="A name that no tool has.", kind="unknown", tier=0)
-
-
-class Bound:
-    """A tool ready to be called: its chain, its handle, and how many calls are inside."""
-
-    __slots__ = ("active", "handle", "retired", "rings", "spec", "walk")
-
-    def __init__(self, spec: ToolSpec, handle: Handle | None = None) -> None:
-        self.spec, self.handle = spec, handle
-        self.walk: Walk
-        self.rings: tuple[str, ...] = ()
-        self.active, self.retired = 0, False
 
 
 class Executor:
@@ -71,10 +48,12 @@ class Executor:
         self.guards = tuple(map(as_extension, guards))
         self.backends = Backends(backends or {}, Services(provide=provide or {}, settings=settings or {}))
         self.strays: set[asyncio.Task[Any]] = set()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._judges = [e for e in (*self.observers, *self.guards) if isinstance(e, Sees)]
         self._bound: dict[str, Bound] = {}
-        self._unknown = self._watch(Bound(_UNKNOWN), settled(self._not_found))
-        self._deaf = registry.listen(self._retire)
+        self._leaving: set[Bound] = set()
+        self._unknown, lost = Bound(_UNKNOWN), refusing(self._not_found)
+        self._unknown.walk, self._unknown.rings = observed(_UNKNOWN, lost, self.observers, self)
+        self._deaf: Callable[[], None] | None = registry.listen(self._retire)
 
     async def execute(
         self,
@@ -97,7 +76,8 @@ class Executor:
         try:
             bound = self._bound[name]
         except (KeyError, TypeError):
-            bound = self._bind(name)
+            name = name if isinstance(name, str) else f"({type(name).__name__})"
+            bound = self.bound(name)
         call = Call(
             name,
             bound.spec,
@@ -116,7 +96,13 @@ class Executor:
             grant,
             on_progress,
         )
-        result = await bound.walk(call)
+        bound.active += 1
+        try:
+            result = await bound.walk(call)
+        finally:
+            bound.active -= 1
+            if bound.retired:
+                bound.release()
         result.metadata.duration_ms = (monotonic() - started) * 1000
         return result
 
@@ -146,100 +132,69 @@ class Executor:
 
     def list(self, caller: Caller = OWNER) -> tuple[ToolSpec, ...]:
         """The tools that this caller may know of."""
-        judges = [e for e in (*self.observers, *self.guards) if isinstance(e, Sees)]
-        specs = self.registry.list()
-        return tuple(s for s in specs if all(j.sees(caller, s) for j in judges)) if judges else specs
+        specs, judges = self.registry.list(), self._judges
+        return tuple(s for s in specs if may_know(caller, s, judges)) if judges else specs
 
     def bound(self, name: str) -> Bound:
         """The tool as it would be called now: its rings in order, its handle."""
         return self._bound.get(name) or self._bind(name)
 
     async def health(self, name: str) -> Health:
-        handle = self.bound(name).handle
-        return Health(False, "it cannot be run") if handle is None else await handle.health()
+        return await self.bound(name).health()
 
     async def close(self) -> None:
         """Close every handle, backend and extension; calls still inside are left to their limit."""
+        if self._deaf is None:
+            return
         self._deaf()
+        self._deaf = None
         self._retire(frozenset(self._bound))
         for task in self.strays:
             task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        ends = [bound.release() for bound in tuple(self._leaving)]
+        await asyncio.gather(*(end for end in ends if end is not None))
         await self.backends.close()
         for extension in (*self.guards, *self.observers):
             if isinstance(extension, Closes):
-                await extension.close()
+                await closed(extension, extension.name)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     def _bind(self, name: str) -> Bound:
-        entry = self.registry.entry(name) if isinstance(name, str) else None
+        entry = self.registry.entry(name)
         if entry is None:
             return self._unknown
+        spec, bound = entry.spec, Bound(entry.spec, self._leaving)
         try:
-            bound = Bound(entry.spec, self.backends[entry.spec.kind].bind(*entry))
-            walk, bound.rings = guarded(entry.spec, self._invoke(bound), self.guards, self)
+            if self._deaf is None:
+                raise Unavailable("The executor is closed.", retryable=False, remedy="stop")
+            bound.handle = self.backends[spec.kind].bind(*entry)
+            invoke = invoking(spec, bound.handle, self.strays)
+            walk, guards = guarded(spec, invoke, self.guards, self)
+            bound.walk, observers = observed(spec, walk, self.observers, self)
         except Exception as exc:  # fail closed: a tool whose chain cannot be made does not run
-            return self._watch(Bound(entry.spec), settled(raising(exc)))
-        self._bound[name] = self._watch(bound, walk)
+            bound.retire()
+            bound.walk = refused(spec, exc, self.observers, self)
+            return bound
+        bound.rings = observers + guards
+        self._bound[name] = bound
+        if self.registry.entry(name) != entry:  # another thread has changed it meanwhile
+            self._retire(frozenset((name,)))
         return bound
 
-    def _watch(self, bound: Bound, walk: Walk) -> Bound:
-        bound.walk, names = observed(bound.spec, walk, self.observers, self)
-        bound.rings = names + bound.rings
-        return bound
-
-    def _invoke(self, bound: Bound) -> Walk:
-        spec, handle, strays = bound.spec, bound.handle, self.strays
-        assert handle is not None
-        limit, finish = spec.time_limit, finisher(spec)
-
-        async def invoke(call: Call) -> Result:
-            seconds = limit
-            if call.deadline is not None:
-                seconds = min(limit, call.deadline - monotonic())
-                if seconds <= 0:
-                    raise timed_out(0, effects="none")
-            if call.dry_run:
-                return Result(metadata=metadata(call, _plan(call, handle, seconds)))
-            bound.active += 1
-            try:
-                value = await limited(handle(call), seconds, strays)
-            finally:
-                bound.active -= 1
-                if bound.retired:
-                    self._release(bound)
-            output, parts = finish(value)
-            return Result(output, parts, None, metadata(call))
-
-        return invoke
-
-    async def _not_found(self, call: Call) -> Result:
-        known = [s.name for s in self.list(call.caller)]
+    def _not_found(self, call: Call) -> ToolNotFound:
+        known = [spec.name for spec in self.list(call.caller)]
         hint = nearest(call.tool, known) or "; list the tools to see what there is"
-        raise ToolNotFound(f"There is no tool {short(call.tool)!r}{hint}")
+        return ToolNotFound(f"There is no tool {short(call.tool)!r}{hint}")
 
     def _retire(self, names: frozenset[str]) -> None:
         for name in names:
-            bound = self._bound.pop(name, None)
-            if bound is not None:
-                bound.retired = True
-                self._release(bound)
-
-    def _release(self, bound: Bound) -> None:
-        """Close the handle if its last call has left: a reload never cuts one off."""
-        if bound.active or bound.handle is None:
-            return
-        closing = asyncio.get_running_loop().create_task(bound.handle.close())
-        bound.handle = None
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+            if (bound := self._bound.pop(name, None)) is not None:
+                bound.retire()
 
 
 def _as_dict(arguments: object) -> Any:
@@ -247,16 +202,3 @@ def _as_dict(arguments: object) -> Any:
     if arguments is None:
         return {}
     return dict(arguments) if isinstance(arguments, Mapping) else arguments
-
-
-def _plan(call: Call, handle: Handle, seconds: float) -> dict[str, Any]:
-    """What would have happened, had it not been a dry run."""
-    return {
-        "tool": call.tool,
-        "kind": call.spec.kind,
-        "arguments": call.arguments,
-        "effects": call.spec.effects,
-        "tier": call.spec.tier,
-        "timeout": seconds,
-        **getattr(handle, "about", {}),
-    }

@@ -14,9 +14,10 @@ def tools_in(module: ModuleType) -> list[Registered]:
 
     Of a ``Tool`` class that the module also makes an instance of, the instance counts.
     """
+    everything = {id(value): value for value in vars(module).values()}  # a second name is no second tool
     found = [
         value
-        for value in vars(module).values()
+        for value in everything.values()
         if isinstance(getattr(value, "spec", None), ToolSpec)
         and getattr(value, "__module__", None) == module.__name__
     ]

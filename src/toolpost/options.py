@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from toolpost.errors import ConfigError
-from toolpost.spec import nearest, short
+from toolpost.spec import explained, nearest, short
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,8 +24,10 @@ def options_from(given: Mapping[str, Any], kind: type[T], owner: str) -> T:
     for key in given:
         if key not in known:
             hint = nearest(key, known) or f"; it takes {', '.join(known)}"
-            raise ConfigError(f"{owner} has no setting {short(key)!r}{hint}")
+            raise ConfigError(f"{owner} has no setting {short(key)!r}{hint}", at=(key,))
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as fault:
-        raise ConfigError(f"{owner}: {fault}") from None
+        what, at = explained(fault)
+        path = "".join(f" {step}" for step in at)
+        raise ConfigError(f"{owner}{path}: {what}", at=at) from None

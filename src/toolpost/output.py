@@ -14,6 +14,8 @@ from toolpost.spec import ToolSpec
 
 Finish = Callable[[Any], tuple[Any, tuple[Part, ...]]]
 _SMALL = frozenset((int, float, bool, type(None)))
+_WIDE = 2**63
+"""Integers beyond it may have any length."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -25,15 +27,13 @@ def finisher(spec: ToolSpec) -> Finish:
     expected = _scalar(spec.output_schema)
 
     def finish(value: Any) -> tuple[Any, tuple[Part, ...]]:
-        if type(value) is expected:
+        if type(value) is expected and (expected is not int or -_WIDE < value < _WIDE):
             return value, ()
         parts: tuple[Part, ...] = ()
-        kind = type(value)
-        if kind is Output:
+        if type(value) is Output:
             value, parts = value.value, tuple(value.parts)
-            kind = type(value)
             _weigh_parts(parts, most)
-        if kind not in _SMALL:
+        if type(value) not in _SMALL or (type(value) is int and not -_WIDE < value < _WIDE):
             _weigh(value, most)
         # a tool that gives only parts has no data to hold against the schema
         if value is not None or not parts:
@@ -51,24 +51,26 @@ def _scalar(schema: dict[str, Any] | bool | None) -> type | None:
 
 
 def _weigh(value: Any, most: int) -> None:
-    if type(value) is str and len(value) * 4 <= most:
-        return
-    try:
-        size = len(_encode(value))
-    except (RecursionError, TypeError, ValueError, OverflowError) as exc:
-        raise InvalidOutput(
-            "The tool returned something that is not JSON data. Use another tool."
-        ) from exc
-    if size > most:
+    if type(value) is str and value.isascii() and len(value) * 6 <= most:
+        return  # at worst every character is written as \\u0000
+    if (size := _size(value)) > most:
         raise _too_large(size, most)
 
 
 def _weigh_parts(parts: tuple[Part, ...], most: int) -> None:
     if not all(isinstance(part, PARTS) for part in parts):
         raise InvalidOutput("The tool returned a part of an unknown kind. Use another tool.")
-    size = sum(len(_encode(part)) for part in parts)
-    if size > most:
+    if (size := _size(parts)) > most:
         raise _too_large(size, most)
+
+
+def _size(value: Any) -> int:
+    try:
+        return len(_encode(value))
+    except (RecursionError, TypeError, ValueError, OverflowError) as exc:
+        raise InvalidOutput(
+            "The tool returned something that is not JSON data. Use another tool."
+        ) from exc
 
 
 def _too_large(size: int, most: int) -> OutputTooLarge:

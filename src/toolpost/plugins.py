@@ -8,13 +8,13 @@ the config names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
+from contextlib import AsyncExitStack
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Final
 
 from toolpost.contracts import Backend, Services
-from toolpost.errors import MissingPart
+from toolpost.errors import ConfigError, MissingPart
 from toolpost.spec import nearest, short
 
 SOCKETS: Final = ("backends", "sources", "extensions")
@@ -33,26 +33,37 @@ _EXTRAS: Final[Mapping[str, str]] = MappingProxyType({})
 def load(socket: str, name: str) -> Any:
     """The part, or ``MissingPart`` with what to install or which names there are."""
     where = BUILT_IN.get((socket, name))
-    if where is None:
-        found = {e.name: e for e in installed(socket)}
-        if name not in found:
-            raise MissingPart(_not_there(socket, name, sorted(found)))
-        where = found[name].value
-    module, _, attribute = where.partition(":")
+    point = EntryPoint(name, where, f"toolpost.{socket}") if where else _found(socket, name)
     try:
-        return getattr(import_module(module), attribute)
-    except ImportError as exc:
+        return point.load()
+    except ModuleNotFoundError as exc:
         missing = (exc.name or "").partition(".")[0]
         extra = _EXTRAS.get(missing)
         install = f'pip install "toolpost[{extra}]"' if extra else f"pip install {missing}"
         raise MissingPart(
             f"{socket[:-1]} {name!r} needs {missing!r}. Install it with: {install}"
         ) from exc
+    except Exception as exc:  # foreign code may raise anything while it is imported
+        raise MissingPart(
+            f"{socket[:-1]} {name!r} is installed but cannot be loaded from {point.value!r}: "
+            f"{type(exc).__name__}: {exc}"
+        ) from exc
 
 
 def installed(socket: str) -> list[EntryPoint]:
     """Everything that is installed for a socket, ours and others', by name."""
     return sorted(entry_points(group=f"toolpost.{socket}"), key=lambda e: e.name)
+
+
+def _found(socket: str, name: str) -> EntryPoint:
+    points = [point for point in installed(socket) if point.name == name]
+    if not points:
+        names = {p.name for p in installed(socket)} | {n for s, n in BUILT_IN if s == socket}
+        raise MissingPart(_not_there(socket, name, sorted(names)))
+    if len(points) > 1:
+        owners = " and ".join(sorted(p.dist.name if p.dist else p.value for p in points))
+        raise ConfigError(f"the {socket[:-1]} {name!r} is offered by {owners}: uninstall one")
+    return points[0]
 
 
 def _not_there(socket: str, name: str, names: list[str]) -> str:
@@ -78,5 +89,6 @@ class Backends:
         return backend
 
     async def close(self) -> None:
-        for backend in self._made.values():
-            await backend.close()
+        async with AsyncExitStack() as stack:  # one that fails does not keep the others open
+            for backend in self._made.values():
+                stack.push_async_callback(backend.close)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from toolpost.contracts import Registered
-from toolpost.errors import InvalidSpec, NameTaken
-from toolpost.schema import verify, verify_input
+from toolpost.contracts import Declared, Registered
+from toolpost.errors import InvalidSpec, NameTaken, ToolNotFound
 from toolpost.spec import ToolSpec, nearest
-from toolpost.tool import Tool, tool
+from toolpost.tool import FunctionTool, Tool, tool
+from toolpost.verified import verified
 
 Listener = Callable[[frozenset[str]], None]
+Collision = Literal["refuse", "namespace"]
 
 
 class Entry(NamedTuple):
@@ -38,12 +39,15 @@ class Registry:
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._entries: dict[str, Entry] = {}
         self._alike: dict[str, str] = {}
-        self._listing: tuple[ToolSpec, ...] | None = None
+        self._version = 0
+        self._listing: tuple[int, tuple[ToolSpec, ...]] = (0, ())
         self._listeners: list[Listener] = []
         self._writing = threading.RLock()
         self.add(*items)
 
-    def add(self, *items: Item, namespace: str | None = None, collision: str = "refuse") -> None:
+    def add(
+        self, *items: Item, namespace: str | None = None, collision: Collision = "refuse"
+    ) -> None:
         """Register all of them or, if one is at fault, none.
 
         With a namespace every name becomes ``namespace.name``. ``collision="namespace"`` keeps
@@ -77,19 +81,23 @@ class Registry:
         with self._writing:
             for name in names:
                 if name not in self._entries:
-                    raise KeyError(f"no tool {name!r}{nearest(name, list(self._entries))}")
+                    raise ToolNotFound(f"There is no tool {name!r}{self.near(name)}")
             self.update((), gone=names)
 
     def update(self, items: Iterable[Item], *, gone: Iterable[str] = ()) -> None:
         """Replace and remove in one swap, as a reload does. Unchanged tools are left alone."""
         with self._writing:
-            kept = {k: v for k, v in self._entries.items() if k not in set(gone)}
-            changed = set(self._entries) - set(kept)
-            for item in items:
-                entry = as_entry(item)
-                if kept.get(entry.spec.name) != entry:
-                    changed.add(entry.spec.name)
-                kept[entry.spec.name] = entry
+            changed = set(gone) & self._entries.keys()
+            kept = {k: v for k, v in self._entries.items() if k not in changed}
+            fresh: dict[str, Entry] = {}
+            for entry in map(as_entry, items):
+                name = entry.spec.name
+                if name in fresh:
+                    raise NameTaken(_taken_by(name, name), at=("name",))
+                if kept.get(name) != entry:
+                    changed.add(name)
+                fresh[name] = entry
+            kept.update(fresh)
             alike: dict[str, str] = {}
             for name in kept:
                 if (other := alike.setdefault(_folded(name), name)) != name:
@@ -114,11 +122,8 @@ class Registry:
         tier: int | None = None,
     ) -> tuple[ToolSpec, ...]:
         """The specs by name, those that fit; ``tier`` means "at most this one"."""
-        listing = self._listing
-        if listing is None:
-            listing = tuple(e.spec for _, e in sorted(tuple(self._entries.items())))
-            self._listing = listing
-        if kind is category is tag is tier is None:
+        listing = self._listed()
+        if kind is None and category is None and tag is None and tier is None:
             return listing
         return tuple(
             s
@@ -136,12 +141,17 @@ class Registry:
 
     def near(self, name: str) -> str:
         """``; did you mean …?`` or nothing."""
-        return nearest(name, list(self._entries))
+        return nearest(name, tuple(self._entries))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Be told the names that changed, after the swap; returns how to stop that."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -152,8 +162,16 @@ class Registry:
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.list())
 
+    def _listed(self) -> tuple[ToolSpec, ...]:
+        """Sorted once per version; a listing that a change has overtaken is not kept."""
+        version, listing = self._listing
+        if version != (now := self._version):
+            listing = tuple(e.spec for _, e in sorted(tuple(self._entries.items())))
+            self._listing = (now, listing)
+        return listing
+
     def _tell(self, changed: frozenset[str]) -> None:
-        self._listing = None
+        self._version += 1
         if changed:
             for listener in tuple(self._listeners):
                 listener(changed)
@@ -163,13 +181,11 @@ def as_entry(item: Item) -> Entry:
     if isinstance(item, Entry):
         return item
     if isinstance(item, ToolSpec):
-        verify_input(item.input_schema)
-        if item.output_schema is not None:
-            verify(item.output_schema)
-        return Entry(item, None)
+        return Entry(verified(item), None)
     spec = getattr(item, "spec", None)
     if isinstance(spec, ToolSpec):
-        return Entry(spec, item)
+        was_verified = isinstance(item, FunctionTool | Declared)
+        return Entry(spec if was_verified else verified(spec), item)
     if callable(item):
         made = tool(item)
         return Entry(made.spec, made)

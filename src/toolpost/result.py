@@ -7,7 +7,7 @@ text of a foreign exception — goes to the log ``toolpost.tools`` and nowhere e
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -31,21 +31,21 @@ class _Content(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True
     __toolpost_output__: ClassVar[bool] = True
 
 
-class Text(_Content, tag="text"):
+class Text(_Content, frozen=True, tag="text"):
     text: str
 
 
-class Image(_Content, tag="image"):
+class Image(_Content, frozen=True, tag="image"):
     data: bytes
     mime: str = "image/png"
 
 
-class Audio(_Content, tag="audio"):
+class Audio(_Content, frozen=True, tag="audio"):
     data: bytes
     mime: str = "audio/wav"
 
 
-class Resource(_Content, tag="resource"):
+class Resource(_Content, frozen=True, tag="resource"):
     """Something with an address; with neither text nor data it is a link."""
 
     uri: str
@@ -149,8 +149,18 @@ def failure(exc: Exception, *, tool: str, call_id: str, effects: Effects) -> Fai
         retryable=error.retryable,
         effects="none" if effects == "read" else error.effects,
         retry_after=error.retry_after,
-        details=error.details,
+        details=None if error.details is None else _plain(error.details, tool=tool),
     )
+
+
+def _plain(details: Mapping[str, Any], *, tool: str) -> Mapping[str, Any] | None:
+    """A tool may put anything into the details; doors can send only JSON."""
+    try:
+        plain: Mapping[str, Any] = msgspec.json.decode(msgspec.json.encode(details))
+        return plain
+    except (TypeError, ValueError, RecursionError):
+        _log.warning("%s failed with details that are not JSON: they are left out", tool)
+        return None
 
 
 def _translated(exc: Exception, *, tool: str, call_id: str) -> CallError:
@@ -158,9 +168,14 @@ def _translated(exc: Exception, *, tool: str, call_id: str) -> CallError:
         _log.error("%s cannot run (call %s): %s", tool, call_id, exc)
         return Unavailable(exc.message, retryable=False, remedy="other_tool", effects="none")
     _log.error("%s failed (call %s)", tool, call_id, exc_info=exc)
+    return foreign_error([base.__name__ for base in type(exc).__mro__])
+
+
+def foreign_error(bases: Sequence[str]) -> CallError:
+    """What an exception that is not ours means, by the names of its classes: they may come from
+    another process.
+    """
     for foreign, ours, message, outcome in _FOREIGN:
-        if isinstance(exc, foreign):
+        if foreign.__name__ in bases:
             return ours(message, effects=outcome)
-    return InternalError(
-        "Internal tool error. See logs for details.", details={"call_id": call_id}
-    )
+    return InternalError("Internal tool error. See logs for details.")

@@ -8,9 +8,11 @@ a spec that can be registered — its schemas apart, which ``schema`` verifies a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final, Literal, NoReturn
+from heapq import nlargest
+from os.path import commonprefix
+from typing import Any, Final, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -25,14 +27,20 @@ KIND_TIMEOUTS: Final = {"python": 5.0, "http": 10.0, "mcp": 10.0, "shell": 30.0}
 DEFAULT_TIMEOUT: Final = 30.0
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_MOST_COMPARED: Final = 300
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    pass
+class _Part(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    def _make_float(self, field: str) -> None:
+        """5 and 5.0 seconds are one value, and have one digest."""
+        if type(value := getattr(self, field)) is int:
+            msgspec.structs.force_setattr(self, field, float(value))
 
 
-class Limits(_Part):
+class Limits(_Part, frozen=True, kw_only=True):
     """How much of the machine one tool may take. Sizes are bytes; files may write ``200MB``."""
 
     concurrency: int = 10
@@ -48,16 +56,17 @@ class Limits(_Part):
                 _refuse(f"limits.{field} must be at least {least}", "limits", field)
         if self.cpus is not None and not self.cpus > 0:
             _refuse("limits.cpus must be above 0", "limits", "cpus")
+        self._make_float("cpus")
 
 
-class Permissions(_Part):
+class Permissions(_Part, frozen=True, kw_only=True):
     """Which roles and which agents may call the tool; empty means that the spec does not say."""
 
     roles: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
 
 
-class Retry(_Part):
+class Retry(_Part, frozen=True, kw_only=True):
     """``honours_key``: the tool itself makes a repeat with the same idempotency key a no-op."""
 
     attempts: int = 3
@@ -68,21 +77,26 @@ class Retry(_Part):
             _refuse("retry.attempts must be 1, 2 or 3", "retry", "attempts")
 
 
-class Cache(_Part):
+class Cache(_Part, frozen=True, kw_only=True):
     """How many seconds the result of a ``read`` tool may be served again."""
 
     ttl: float
 
     def __post_init__(self) -> None:
         if not self.ttl > 0:
-            _refuse("cache.ttl must be above 0 seconds; leave cache out to switch it off", "cache", "ttl")
+            _refuse(
+                "cache.ttl must be above 0 seconds; leave cache out to switch it off",
+                "cache",
+                "ttl",
+            )
+        self._make_float("ttl")
 
 
 def _no_parameters() -> dict[str, Any]:
     return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-class ToolSpec(_Part):
+class ToolSpec(_Part, frozen=True, kw_only=True):
     """One tool, described. See the reference for what each field does."""
 
     name: str
@@ -131,6 +145,7 @@ class ToolSpec(_Part):
                 f"timeout of {self.name!r} must be above 0 seconds; there is no 'no limit'",
                 "timeout",
             )
+        self._make_float("timeout")
         if self.cache is not None and self.effects != "read":
             _refuse(
                 f"{self.name!r} may be cached only if it has effects: read (it has "
@@ -145,8 +160,7 @@ class ToolSpec(_Part):
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain data, defaults left out; ``spec_from`` reads it back."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
+        return _said(self)
 
     def public(self) -> dict[str, Any]:
         """What a planner sees: everything but the binding."""
@@ -166,15 +180,30 @@ class ToolSpec(_Part):
 
 
 FIELDS: Final = ToolSpec.__struct_fields__
+_PARTS: Final[dict[str, type[_Part]]] = {
+    "limits": Limits,
+    "permissions": Permissions,
+    "retry": Retry,
+    "cache": Cache,
+}
+_KINDS: Final[tuple[type[_Part], ...]] = (ToolSpec, *_PARTS.values())
+_DEFAULTS: Final = {
+    kind: {
+        f.name: {} if f.default_factory is dict else f.default for f in msgspec.structs.fields(kind)
+    }
+    for kind in _KINDS
+}
+_CHOICES: Final = {"effects": get_args(Effects), "isolation": get_args(Isolation)}
 
 
 def spec_from(data: Mapping[str, Any]) -> ToolSpec:
     """Make a spec from plain data; a fault is an ``InvalidSpec`` that knows its place."""
     if not isinstance(data, Mapping):
         _refuse("a tool is a mapping with at least a name and a description")
-    for key in data:
-        if key not in FIELDS:
-            _refuse(f"unknown field {short(key)!r}{nearest(key, FIELDS)}", key)
+    _only(data, FIELDS)
+    for field, part in _PARTS.items():
+        if isinstance(inner := data.get(field), Mapping):
+            _only(inner, part.__struct_fields__, field)
     for field in ("name", "description"):
         if field not in data:
             owner = f"tool {short(data['name'])!r}" if "name" in data else "this tool"
@@ -185,22 +214,35 @@ def spec_from(data: Mapping[str, Any]) -> ToolSpec:
     try:
         return msgspec.convert(data, ToolSpec)
     except msgspec.ValidationError as fault:
-        if isinstance(fault.__cause__, InvalidSpec):
-            raise fault.__cause__ from None
-        what, _, path = str(fault).partition(" - at `")
-        at = tuple(_steps(path.rstrip("`")))
-        _refuse(f"{'.'.join(map(str, at)) or 'tool'}: {what[:1].lower()}{what[1:]}", *at)
+        what, at = explained(fault)
+        if choices := _CHOICES.get(str(at[-1]) if at else ""):
+            what = f"use one of {', '.join(choices)}"
+        _refuse(f"{'.'.join(map(str, at)) or 'tool'}: {what}", *at)
 
 
-def nearest(word: object, allowed: tuple[str, ...] | list[str]) -> str:
+def explained(fault: msgspec.ValidationError) -> tuple[str, tuple[str | int, ...]]:
+    """What is wrong with converted data, and the path of the value: ``$.tags[2]`` as a tuple.
+
+    Inside a plain dict msgspec writes ``[...]``; the path then ends at the dict.
+    """
+    what, _, path = str(fault).partition(" - at `")
+    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", path)
+    return what[:1].lower() + what[1:], tuple(name or int(index) for name, index in steps)
+
+
+def nearest(word: object, allowed: Iterable[str]) -> str:
     """``; did you mean …?`` for a misspelt word, or an empty string."""
-    close = get_close_matches(str(word)[:100], allowed, n=1, cutoff=0.6)
+    text, names = str(word)[:100], list(allowed)
+    if len(names) > _MOST_COMPARED:  # comparing takes 30 µs a name, and callers wait
+        names = nlargest(_MOST_COMPARED, names, key=lambda n: len(commonprefix((n, text))))
+    close = get_close_matches(text, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def short(value: object, most: int = 60) -> str:
     """A foreign text, cut to what a message can bear, with nothing in it that a terminal obeys."""
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value)[: most + 1])
+    cut = str(value)[: most + 1]
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -208,17 +250,35 @@ def _refuse(message: str, *at: str | int) -> NoReturn:
     raise InvalidSpec(message, at=at)
 
 
+def _only(given: Mapping[str, Any], known: tuple[str, ...], *at: str) -> None:
+    for key in given:
+        if key not in known:
+            inside = f" in {'.'.join(at)}" if at else ""
+            _refuse(f"unknown field {short(key)!r}{inside}{nearest(key, known)}", *at, key)
+
+
+def _said(part: _Part) -> dict[str, Any]:
+    """What differs from the defaults, by value: msgspec's own omission goes by identity."""
+    defaults = _DEFAULTS[type(part)]
+    fields = ((name, getattr(part, name)) for name in part.__struct_fields__)
+    return {name: _plain(value) for name, value in fields if value != defaults[name]}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, _Part):
+        return _said(value)
+    return msgspec.to_builtins(list(value) if isinstance(value, tuple) else value)
+
+
 def _bytes(field: str, value: Any) -> Any:
     if field not in ("memory", "output") or not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
     if match is None:
-        _refuse(f"limits.{field}: {short(value)!r} is not a size; write 200MB or 1GiB", "limits", field)
+        _refuse(
+            f"limits.{field}: {short(value)!r} is not a size; write 200MB or 1GiB",
+            "limits",
+            field,
+        )
     number, unit, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
-
-
-def _steps(path: str) -> list[str | int]:
-    """``$.limits.memory`` or ``$.tags[2]`` as a path; msgspec writes ``[...]`` inside dicts."""
-    words = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", path)
-    return [name or int(index) for name, index in words]

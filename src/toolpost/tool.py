@@ -11,11 +11,13 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypedDict, Unpack, get_args, overload
+from typing import Any, ClassVar, TypedDict, Unpack, overload
+
+import msgspec
 
 from toolpost.contracts import Health
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSpec
-from toolpost.schema import Schema, verify, verify_input
+from toolpost.schema import Schema
 from toolpost.signature import Signature, describe
 from toolpost.spec import (
     Cache,
@@ -26,14 +28,14 @@ from toolpost.spec import (
     Retry,
     ToolSpec,
     nearest,
+    spec_from,
 )
+from toolpost.verified import verified
 
 
-class ToolOptions(TypedDict, total=False):
-    """Every field of a spec that the code itself does not tell."""
+class SpecOptions(TypedDict, total=False):
+    """Every field of a spec that neither the code nor ``create_tool`` itself tells."""
 
-    name: str
-    description: str
     title: str
     version: str
     category: str
@@ -56,24 +58,28 @@ class ToolOptions(TypedDict, total=False):
     output_schema: dict[str, Any] | bool
 
 
+class ToolOptions(SpecOptions, total=False):
+    """The same, and what the code tells too, for those who want to say it otherwise."""
+
+    name: str
+    description: str
+
+
 _OPTIONS = tuple(ToolOptions.__annotations__)
-_TUPLES = ("tags", "examples", "egress")
+_TUPLES = frozenset(("tags", "examples", "egress"))
 
 
-class FunctionTool:
+class FunctionTool(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     """A function and its spec. Calling it calls the plain function; it is safe to share."""
 
-    __slots__ = ("__dict__", "__weakref__", "function", "mapping", "signature", "spec")
+    function: Callable[..., Any]
+    spec: ToolSpec
+    signature: Signature | None
+    """How to call it; ``None`` if it takes its arguments as one mapping."""
 
-    def __init__(
-        self, function: Callable[..., Any], spec: ToolSpec, signature: Signature | None
-    ) -> None:
-        self.function = function
-        self.spec = spec
-        self.signature = signature
-        """How to call it; ``None`` if it takes its arguments as one mapping."""
+    def __post_init__(self) -> None:
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            self.__dict__[name] = getattr(function, name, None)
+            self.__dict__[name] = getattr(self.function, name, None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -96,8 +102,13 @@ def tool(
 
 
 def _from_function(function: Callable[..., Any], options: ToolOptions) -> FunctionTool:
+    if inspect.isclass(function):
+        raise InvalidSpec(f"@tool stands before a function: make {function.__name__} a Tool instead")
     if not callable(function):
-        raise InvalidSpec(f"@tool stands before a function, not a {type(function).__name__}")
+        raise InvalidSpec(
+            f"@tool stands before a function, not a {type(function).__name__}; "
+            "its options have names: @tool(name=…)"
+        )
     signature = describe(function)
     spec = _spec(
         options,
@@ -114,21 +125,22 @@ def create_tool(
     function: Callable[..., Any],
     *,
     input_schema: dict[str, Any],
-    **options: Unpack[ToolOptions],
+    **options: Unpack[SpecOptions],
 ) -> FunctionTool:
     """Make a tool from plain data and a function that takes the arguments as one mapping.
 
-    A parameter of type ``Call`` is filled in; no other is.
+    A parameter of type ``Call`` is filled in; no other is. What was given may be changed
+    afterwards: the tool keeps a copy.
     """
-    _known(options)
-    verify_input(input_schema)
-    if (output_schema := options.get("output_schema")) is not None:
-        verify(output_schema)
-    fields: dict[str, Any] = {**options, "name": name, "description": description}
-    spec = ToolSpec(
-        input_schema=input_schema, binding=_reference(function), **_tuples(fields)
-    )
-    return FunctionTool(function, spec, None)
+    fields = {
+        **_fields(options),
+        "name": name,
+        "description": description,
+        "input_schema": input_schema,
+        "binding": _reference(function),
+    }
+    spec = verified(spec_from(fields))
+    return FunctionTool(function, spec_from(spec.to_dict()), None)
 
 
 class Tool:
@@ -144,11 +156,12 @@ class Tool:
 
     def __init_subclass__(cls, **options: Unpack[ToolOptions]) -> None:
         super().__init_subclass__()
-        run = cls.__dict__.get("run")
+        run = getattr(cls, "run", None)
         if run is None:
             raise InvalidSpec(f"{cls.__name__} has no run method: write what the tool does there")
         cls.signature = describe(run, skip_first=True)
-        options.setdefault("description", inspect.cleandoc(cls.__doc__ or ""))
+        if cls.__doc__:
+            options.setdefault("description", inspect.cleandoc(cls.__doc__))
         cls.spec = _spec(options, cls.signature, name=_snake(cls.__name__), binding={})
 
     async def initialize(self) -> None:
@@ -188,41 +201,35 @@ def validate_tool_output(tool: FunctionTool | Tool | ToolSpec, output: Any) -> s
 def _spec(
     options: ToolOptions, signature: Signature, *, name: str, binding: dict[str, Any]
 ) -> ToolSpec:
-    fields: dict[str, Any] = {
+    fields = {
         "name": name,
         "description": signature.description,
         "output_schema": signature.output_schema,
-        **_tuples(_known(options)),
+        **_fields(options),
+        "input_schema": signature.input_schema,
+        "binding": binding,
     }
-    if "output_schema" in options and fields["output_schema"] is not None:
-        verify(fields["output_schema"])
-    return ToolSpec(input_schema=signature.input_schema, binding=binding, **fields)
+    spec = spec_from(fields)
+    return verified(spec) if "output_schema" in options else spec
 
 
-def _known(options: ToolOptions) -> dict[str, Any]:
+def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as fields of a spec."""
     for key in options:
         if key not in _OPTIONS:
             raise InvalidSpec(f"a tool has no option {key!r}{nearest(key, _OPTIONS)}", at=(key,))
-    for key, allowed in (("effects", get_args(Effects)), ("isolation", get_args(Isolation))):
-        value = options.get(key)
-        if value is not None and value not in allowed:
-            raise InvalidSpec(f"{key} is one of {', '.join(allowed)}, not {value!r}", at=(key,))
-    return dict(options)
+    return {k: _listed(v) if k in _TUPLES else v for k, v in options.items()}
 
 
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    for key in _TUPLES:
-        if key in fields:
-            if isinstance(fields[key], str):
-                raise InvalidSpec(f"{key} is a list of values, not one text", at=(key,))
-            fields[key] = tuple(fields[key])
-    return fields
+def _listed(values: Any) -> Any:
+    is_list = isinstance(values, Iterable) and not isinstance(values, str)
+    return tuple(values) if is_list else values
 
 
 def _reference(function: Callable[..., Any]) -> dict[str, Any]:
     """Where another process finds the function; what it finds there is checked at bind."""
     module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    if module is None or "<" in qualname:
+    if not module or not qualname or "<" in qualname or inspect.ismethod(function):
         return {}
     reference = {"module": module, "function": qualname}
     if module == "__main__":

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.backends import worker_tools
 from tests.processes import Watch, descendants, innermost, running
-from toolpost.backends.worker import Target, WorkerPool
+from toolpost.backends.python.worker import Target, WorkerPool
 from toolpost.errors import (
     CallError,
     InternalError,
@@ -155,9 +155,8 @@ async def test_an_output_beyond_the_limit_is_refused() -> None:
         assert await pool.run(tool("add"), {"a": 1, "b": 2}) == 3
 
 
-async def test_tool_objects_are_unwrapped_or_run_as_they_ask(pool: WorkerPool) -> None:
+async def test_tool_objects_are_unwrapped(pool: WorkerPool) -> None:
     assert await pool.run(tool("wrapped"), {"a": 1, "b": 2}) == 3
-    assert await pool.run(tool("plain"), {"a": 1}) == {"got": {"a": 1}}
 
 
 async def test_a_tool_gets_its_call_and_reports_through_it(pool: WorkerPool) -> None:
@@ -225,6 +224,11 @@ async def test_events_of_a_call_that_is_over_reach_nobody(pool: WorkerPool, tmp_
     await asyncio.to_thread(fifo.write_text, "go on")
     await pool.run(tool("talk"), {}, on_event=next_events)
     assert [event for event in [*late, *next_events] if event["type"] == "progress"] == []
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+async def test_a_tool_may_use_multiprocessing(kept: WorkerPool, method: str) -> None:
+    assert await kept.run(tool("squares"), {"method": method}) == [1, 4, 9]
 
 
 # What goes wrong
@@ -347,6 +351,15 @@ async def test_an_answer_in_pieces_counts_even_if_the_worker_dies_right_after() 
             assert await pool.run(tool("split_frame"), {}) == "in pieces"
 
 
+async def test_an_answer_behind_many_events_counts_even_if_the_worker_dies_right_after() -> None:
+    for _ in range(5):
+        async with make_pool() as pool:
+            events = Events()
+            target = tool("answers_after_events")
+            output = await pool.run(target, {"count": 12}, on_event=events)
+            assert (output, len(events)) == ("after the events", 12)
+
+
 async def test_a_worker_that_died_while_idle_costs_no_call(pool: WorkerPool) -> None:
     for _ in range(3):
         assert await pool.run(tool("add"), {"a": 1, "b": 2}) == 3
@@ -445,7 +458,7 @@ async def test_what_a_tool_leaves_running_ends_with_its_call(kept: WorkerPool) -
 
 PARENT = """
 import asyncio, sys
-from toolpost.backends.worker import Target, WorkerPool
+from toolpost.backends.python.worker import Target, WorkerPool
 
 async def main():
     begun = asyncio.Queue()
@@ -623,7 +636,7 @@ async def test_two_folders_may_each_have_a_module_of_the_same_name(tmp_path: Pat
 
 MAIN = """
 import asyncio, sys
-from toolpost.backends.worker import Target, WorkerPool
+from toolpost.backends.python.worker import Target, WorkerPool
 
 class Pair:
     pass
@@ -689,6 +702,6 @@ def test_calls_deaths_and_kills_work_on_uvloop_as_well(tmp_path: Path) -> None:
 
 
 def test_every_error_code_has_its_class() -> None:
-    from toolpost.backends._worker_link import _CLASSES
+    from toolpost.backends.python.link import _CLASSES
 
     assert set(_CLASSES.values()) == set(CallError.__subclasses__())

@@ -147,15 +147,7 @@ class Wrapped:
         self.function = function
 
 
-class Plain:
-    """As a tool object that converts its own arguments and output."""
-
-    async def run_plain(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"got": arguments}
-
-
 wrapped = Wrapped(add)
-plain = Plain()
 nothing = 3
 
 
@@ -315,3 +307,23 @@ def split_frame() -> None:
     for byte in len(body).to_bytes(4, "big") + body:
         wire.send(bytes([byte]))
     os._exit(0)
+
+
+def answers_after_events(count: int) -> None:
+    """Events and the answer by hand, many at once, and death right behind them."""
+    event = json.dumps([1, "event", {"type": "partial", "output": "x" * 8000}]).encode()
+    answer = json.dumps([1, "ok", "after the events"]).encode()
+    frames = b"".join(len(body).to_bytes(4, "big") + body for body in [*[event] * count, answer])
+    wire = _wire()
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    wire.sendall(frames)
+    os._exit(0)
+
+
+def squares(method: str) -> list[int]:
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        return pool.map(_square, [1, 2, 3])
+
+
+def _square(number: int) -> int:
+    return number * number

@@ -23,9 +23,10 @@ from toolpost.errors import CallError, InvalidArguments, InvalidOutput, InvalidS
 from toolpost.plain import NotPlain, Path, is_simple, json_name, measure, pointer
 from toolpost.schema.closed import is_closed, open_properties
 from toolpost.schema.cost import Cost, judge_cost
-from toolpost.schema.document import Document, fault
 from toolpost.schema.faults import MAX_FAULTS, Fault, explain, message
 from toolpost.schema.fill import Fill, plan
+from toolpost.schema.ordinary import is_ordinary
+from toolpost.schema.tree import Tree, fault
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -45,10 +46,12 @@ def verify(schema: Mapping[str, Any] | bool, *, trusted: bool = False) -> None:
     What it may cost is judged before anything is compiled; a ``trusted`` schema, one that this
     program wrote itself, is spared that.
     """
-    document = Document(_as_dict(schema))
-    cost = Cost((1,), {}) if trusted else judge_cost(document)
-    _compile(document, cost)
-    _verify_defaults(document)
+    if type(schema) is dict and is_ordinary(schema):
+        return
+    tree = Tree(_as_dict(schema))
+    cost = Cost((1,), {}) if trusted else judge_cost(tree)
+    _compile(tree, cost)
+    _verify_defaults(tree)
 
 
 def verify_input(schema: Mapping[str, Any] | bool, *, trusted: bool = False) -> None:
@@ -159,21 +162,21 @@ class Schema:
         with self._lock:
             if self._native is not None:
                 return
-            document = Document(_as_dict(self._schema))
-            self._cost = judge_cost(document)
-            native, self._schema = _compile(document, self._cost)
-            self._fill = plan(document, coerce=self._coerce)
+            tree = Tree(_as_dict(self._schema))
+            self._cost = judge_cost(tree)
+            native, self._schema = _compile(tree, self._cost)
+            self._fill = plan(tree, coerce=self._coerce)
             self._valid = native.is_valid
-            self._look = self._looker(document)
+            self._look = self._looker(tree)
             self._native = native  # last: its presence says that the rest is there
 
-    def _looker(self, document: Document) -> Callable[[Any], None] | None:
+    def _looker(self, tree: Tree) -> Callable[[Any], None] | None:
         """What must be walked before native code sees it: nothing, some properties, or all."""
         if self._cost.visits[-1] > _LIGHT or self._cost.limits:
             return self._look_at_all  # its size must be known, closed or not
-        if is_closed(document, document.root):
+        if is_closed(tree, tree.root):
             return None
-        some = open_properties(document)
+        some = open_properties(tree)
         if some is None:
             return _look_through
 
@@ -202,11 +205,11 @@ def _as_dict(schema: Any) -> Any:
     return dict(schema) if isinstance(schema, Mapping) and type(schema) is not dict else schema
 
 
-def _compile(document: Document, cost: Cost) -> tuple[Validator, Any]:
+def _compile(tree: Tree, cost: Cost) -> tuple[Validator, Any]:
     """The native validator and the schema it was made from, dear patterns fenced in."""
     import jsonschema_rs  # 40 ms, so only once a schema is in use
 
-    schema = document.root
+    schema = tree.root
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
     make = partial(
         jsonschema_rs.validator_for, validate_formats=True, offline=True, pattern_options=options
@@ -214,11 +217,11 @@ def _compile(document: Document, cost: Cost) -> tuple[Validator, Any]:
     try:
         native = make(schema)
         if cost.limits:
-            schema = _fenced(document, cost.limits)
+            schema = _fenced(tree, cost.limits)
             native = make(schema)
         return native, schema
     except jsonschema_rs.ValidationError as error:
-        raise _named(error, document.root) from None
+        raise _named(error, tree.root) from None
     except ValueError as error:
         raise fault((), f"cannot be compiled: {error}") from None
 
@@ -229,10 +232,10 @@ def _validation_error() -> type[ValidationError]:
     return jsonschema_rs.ValidationError
 
 
-def _fenced(document: Document, limits: Mapping[int, int]) -> Any:
+def _fenced(tree: Tree, limits: Mapping[int, int]) -> Any:
     """A copy in which a pattern that is dear on long text is only tried on short text."""
-    copy: Any = deepcopy(document.root)
-    for place in document.places():
+    copy: Any = deepcopy(tree.root)
+    for place in tree.places():
         limit = limits.get(id(place.schema))
         if limit is not None:
             inner = copy
@@ -257,10 +260,10 @@ def _named(error: ValidationError, root: Any) -> InvalidSchema:
     return fault(at, faults[0].problem if faults else "is not valid JSON Schema")
 
 
-def _verify_defaults(document: Document) -> None:
+def _verify_defaults(tree: Tree) -> None:
     """Every default must fit the subschema it stands in."""
     dear: list[tuple[Path, Any]] = []
-    for place in document.places():
+    for place in tree.places():
         if "default" in place.schema:
             default = place.schema["default"]
             if default is None and _is_optional(place.schema):
@@ -270,13 +273,13 @@ def _verify_defaults(document: Document) -> None:
             elif not _of_type(default, place.schema.get("type")):
                 raise fault((*place.at, "default"), _bad_default(place.schema["type"]))
     if dear:
-        _verify_dear_defaults(document, dear)
+        _verify_dear_defaults(tree, dear)
 
 
-def _verify_dear_defaults(document: Document, defaults: list[tuple[Path, Any]]) -> None:
+def _verify_dear_defaults(tree: Tree, defaults: list[tuple[Path, Any]]) -> None:
     import jsonschema_rs  # as in _compile
 
-    root = document.root
+    root = tree.root
     assert isinstance(root, dict)
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
     validators = jsonschema_rs.validator_map_for(

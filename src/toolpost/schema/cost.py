@@ -1,6 +1,6 @@
 """What a JSON Schema may cost, judged before anything is compiled.
 
-Above: ``check.py``. Below: ``document``, ``pattern``. It refuses to know values.
+Above: ``check.py``. Below: ``tree``, ``pattern``. It refuses to know values.
 
 Native validation cannot be interrupted, so what it may be asked to do is bounded here. The measure
 is *visits*: how many subschemas may be tried on one place of a value. ``anyOf`` and references
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from toolpost.errors import InvalidSchema
 from toolpost.plain import Path
-from toolpost.schema.document import REFERENCES, Document, Place, Schema, fault
 from toolpost.schema.pattern import TooExpensive, judge
+from toolpost.schema.tree import REFERENCES, Place, Schema, Tree, fault
 
 MAX_VISITS: Final = 2_000
 MAX_ENUM: Final = 5_000
@@ -63,21 +63,21 @@ class Cost:
         return nodes * self.visits[min(levels, len(self.visits)) - 1]
 
 
-def judge_cost(document: Document) -> Cost:
+def judge_cost(tree: Tree) -> Cost:
     """The cost of a schema; raises :class:`InvalidSchema` where it is too high."""
-    if not isinstance(document.root, dict):
+    if not isinstance(tree.root, dict):
         return Cost((1,), {})
-    limits = _judge_keywords(document)
-    places = document.places()
+    limits = _judge_keywords(tree)
+    places = tree.places()
     if len(places) <= _FEW and not any(REFERENCES & place.schema.keys() for place in places):
         return Cost((len(places),), limits)  # a tree: each subschema stands at one place only
-    return Cost(_Count(document).visits(), limits)
+    return Cost(_Count(tree).visits(), limits)
 
 
-def _judge_keywords(document: Document) -> dict[int, int]:
+def _judge_keywords(tree: Tree) -> dict[int, int]:
     limits: dict[int, int] = {}
     patterns = 0
-    for place in document.places():
+    for place in tree.places():
         schema = place.schema
         enum = schema.get("enum")
         if isinstance(enum, list) and len(enum) > MAX_ENUM:
@@ -92,7 +92,7 @@ def _judge_keywords(document: Document) -> dict[int, int]:
             patterns += _judge_key_patterns(place)
     if patterns > MAX_PATTERNS:
         raise fault((), f"holds more than {MAX_PATTERNS} patterns")
-    if limits and document.draft < 7:
+    if limits and tree.draft < 7:
         raise fault(("$schema",), "a pattern as dear as this one has needs draft 7 or later")
     return limits
 
@@ -121,8 +121,8 @@ def _judge_key_patterns(place: Place) -> int:
 class _Count:
     """Counts visits over the graph of subschemas; its own work is capped, whatever the graph."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    def __init__(self, tree: Tree) -> None:
+        self._document = tree
         self._known: dict[int, tuple[int, _Groups]] = {}
         self._open: set[int] = set()
         self._places: dict[int, Schema] = {}

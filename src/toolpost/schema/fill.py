@@ -1,6 +1,6 @@
 """Defaults and lossless coercion: what a schema adds to a value, planned once per schema.
 
-Above: ``check.py``. Below: ``document``. It refuses to say whether a value fits. A value
+Above: ``check.py``. Below: ``tree``. It refuses to say whether a value fits. A value
 that is changed is copied along the changed path; what came in is never written to.
 """
 
@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from toolpost.plain import json_name
-from toolpost.schema.document import Document, Schema
+from toolpost.schema.tree import Schema, Tree
 
 Fill = Callable[[Any], Any]
 
@@ -40,12 +40,12 @@ class _Plan:
         return [*self.below.values(), *single, *self.prefix]
 
 
-def plan(document: Document, *, coerce: bool) -> Fill | None:
+def plan(tree: Tree, *, coerce: bool) -> Fill | None:
     """A function that returns the value with defaults added; None where there is nothing to do."""
-    if not isinstance(document.root, dict):
+    if not isinstance(tree.root, dict):
         return None
-    planner = _Planner(document, coerce)
-    top = planner.plan(document.root)
+    planner = _Planner(tree, coerce)
+    top = planner.plan(tree.root)
     planner.prune()
     if not top.useful:
         return None
@@ -55,8 +55,8 @@ def plan(document: Document, *, coerce: bool) -> Fill | None:
 
 
 class _Planner:
-    def __init__(self, document: Document, coerce: bool) -> None:
-        self._document = document
+    def __init__(self, tree: Tree, coerce: bool) -> None:
+        self._document = tree
         self._coerce = coerce
         self._plans: dict[int, _Plan] = {}
 

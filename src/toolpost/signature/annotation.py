@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from toolpost.schema.document import REFERENCES, subschemas
+from toolpost.schema.tree import REFERENCES, subschemas
 
 Way = Callable[[Any], Any]
 Mode = Literal["validation", "serialization"]

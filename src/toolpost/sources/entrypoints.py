@@ -5,6 +5,7 @@ Installed is not active: a package's tools are loaded only if the config names t
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,7 +21,7 @@ from toolpost.spec import nearest
 GROUP = "toolpost.tools"
 
 
-class _Options(Options):
+class _Options(Options, frozen=True):
     packages: tuple[str, ...]
 
 
@@ -44,13 +45,13 @@ class EntryPointsSource:
 
     async def changes(self) -> AsyncIterator[None]:
         """What is installed does not change under a running process."""
-        return
-        yield
+        for never in ():
+            yield never
 
 
 def _points(package: str) -> list[EntryPoint]:
     everything = [(p.dist.name if p.dist else "", p) for p in entry_points(group=GROUP)]
-    points = [point for owner, point in everything if owner == package]
+    points = [point for owner, point in everything if _normal(owner) == _normal(package)]
     if not points:
         owners = sorted({owner for owner, _ in everything})
         raise SourceError(
@@ -58,6 +59,11 @@ def _points(package: str) -> list[EntryPoint]:
             f"(those that do: {', '.join(owners) or 'none'})"
         )
     return sorted(points, key=lambda p: p.name)
+
+
+def _normal(package: str) -> str:
+    """``Acme_Tools`` and ``acme-tools`` are one package."""
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def _tools(point: EntryPoint) -> list[Registered]:

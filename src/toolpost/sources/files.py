@@ -14,14 +14,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from toolpost.contracts import Declared, Tell
 from toolpost.document import Document, read
 from toolpost.errors import InvalidSpec, SourceError
 from toolpost.options import Options, options_from
-from toolpost.schema import verify, verify_input
-from toolpost.spec import ToolSpec, nearest, short, spec_from
+from toolpost.spec import nearest, short, spec_from
+from toolpost.verified import verified
 
 LOOK_EVERY: Final = 0.5
 _WILD: Final = frozenset("*?[")
@@ -30,7 +30,7 @@ _WILD: Final = frozenset("*?[")
 Place = tuple[str | int, ...]
 
 
-class _Options(Options):
+class _Options(Options, frozen=True):
     paths: tuple[str, ...]
 
 
@@ -40,6 +40,8 @@ class FilesSource:
     def __init__(self, paths: Iterable[str | Path], *, base: Path | None = None) -> None:
         self._paths = tuple(map(str, paths))
         self._base = base or Path.cwd()
+        self._loaded: object = None
+        """What the files looked like when they were last read."""
 
     @classmethod
     def from_config(cls, options: Mapping[str, Any], base: Path) -> Self:
@@ -50,14 +52,14 @@ class FilesSource:
         return await asyncio.to_thread(self._load, tell)
 
     async def changes(self) -> AsyncIterator[None]:
-        seen = self._fingerprint()
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            if (now := await asyncio.to_thread(self._fingerprint)) != seen:
-                seen = now
+            if (now := await asyncio.to_thread(self._fingerprint)) != self._loaded:
+                self._loaded = now
                 yield
 
     def _load(self, tell: Tell) -> list[Declared]:
+        self._loaded = self._fingerprint()  # before reading: what changes meanwhile is seen later
         places: dict[str, tuple[Document, Place]] = {}
         tools: list[Declared] = []
         for file in self._files():
@@ -82,10 +84,13 @@ class FilesSource:
             root, pattern = self._base, path
         if ".." in Path(pattern).parts:
             raise SourceError(f"{short(path)}: a path of spec files must not leave its folder")
-        found = sorted(root.glob(pattern)) if _WILD & set(pattern) else [root / pattern]
-        for file in found:
-            if not file.resolve().is_relative_to(root.resolve()):
-                raise SourceError(f"{file}: this link leads out of {root}: copy the file instead")
+        try:
+            found = sorted(root.glob(pattern)) if _WILD & set(pattern) else [root / pattern]
+            strays = [f for f in found if not f.resolve().is_relative_to(root.resolve())]
+        except (OSError, RuntimeError, ValueError) as exc:  # a loop of links, a NUL, a bad pattern
+            raise SourceError(f"{short(path)}: not a path of spec files: {exc}") from exc
+        if strays:
+            raise SourceError(f"{strays[0]}: this link leads out of {root}: copy the file instead")
         if not found:
             raise SourceError(f"{short(path)}: no file matches (looked in {root})")
         return found
@@ -99,7 +104,7 @@ class FilesSource:
 
 
 def _tools_in(document: Document, folder: str) -> Iterator[tuple[Place, Declared]]:
-    data, at = document.data, ()
+    data, at = document.data, cast(Place, ())
     if isinstance(data, Mapping) and "tools" in data:
         for key in data:
             if key != "tools":
@@ -114,27 +119,13 @@ def _tools_in(document: Document, folder: str) -> Iterator[tuple[Place, Declared
     for index, item in enumerate(data):
         place = (*at, index)
         try:
-            yield place, Declared(_verified(spec_from(_own(item))), folder)
+            yield place, Declared(verified(spec_from(_own(item))), folder)
         except InvalidSpec as fault:
             where = document.where((*place, *_as_written(fault.at, item)))
             raise SourceError(f"{where}: {fault.message}") from None
 
 
-def _verified(spec: ToolSpec) -> ToolSpec:
-    try:
-        verify_input(spec.input_schema)
-    except InvalidSpec as fault:
-        raise InvalidSpec(f"input_schema{fault.message}", at=("input_schema", *fault.at)) from None
-    if spec.output_schema is not None:
-        try:
-            verify(spec.output_schema)
-        except InvalidSpec as fault:
-            at = ("output_schema", *fault.at)
-            raise InvalidSpec(f"output_schema{fault.message}", at=at) from None
-    return spec
-
-
-# The other spelling: where its fields go in ours. `None` means that it needs a rule of its own.
+# The other spelling: where its fields go in ours.
 _FOREIGN: Final = {"tool_type": "kind", "implementation_config": "binding"}
 _METADATA: Final = (
     "version",
@@ -149,31 +140,45 @@ _KINDS: Final = {"sandbox": "shell"}
 
 
 def _own(item: Any) -> Any:
-    """A tool in our own spelling."""
+    """A tool in our own spelling. What is said twice is refused: one of the two would not count."""
     if not isinstance(item, Mapping) or not ({*_FOREIGN, "metadata"} & set(item)):
         return item
-    own = {_FOREIGN.get(key, key): value for key, value in item.items() if key != "metadata"}
-    kind = own.get("kind", "python")
-    own["kind"] = _KINDS.get(kind, kind) if isinstance(kind, str) else kind
+    own: dict[str, Any] = {}
+    for key, value in item.items():
+        if key != "metadata":
+            _say(own, _FOREIGN.get(key, key), value, at=(key,))
+    if isinstance(kind := own.get("kind"), str):
+        own["kind"] = _KINDS.get(kind, kind)
     binding = own.get("binding")
     if isinstance(binding, Mapping) and "function_name" in binding:
-        renamed = {"function" if k == "function_name" else k: v for k, v in binding.items()}
-        own["binding"] = renamed
+        own["binding"] = {("function" if k == "function_name" else k): v for k, v in binding.items()}
     metadata = item.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         raise InvalidSpec("metadata is a mapping", at=("metadata",))
     for key, value in metadata.items():
-        if key not in _METADATA:
-            hint = nearest(key, _METADATA)
-            raise InvalidSpec(f"unknown metadata {short(key)!r}{hint}", at=("metadata", key))
-        if key == "is_dangerous":
-            if value:
-                own.setdefault("tier", 3)
-        elif key == "permissions" and isinstance(value, list):
-            own["permissions"] = {"roles": value}
-        else:
-            own[key] = value
+        _say_metadata(own, key, value)
     return own
+
+
+def _say_metadata(own: dict[str, Any], key: str, value: Any) -> None:
+    at = ("metadata", key)
+    if key not in _METADATA:
+        raise InvalidSpec(f"unknown metadata {short(key)!r}{nearest(key, _METADATA)}", at=at)
+    if key == "is_dangerous":
+        if not isinstance(value, bool):
+            raise InvalidSpec("is_dangerous is true or false", at=at)
+        if value and own.setdefault("tier", 3) in (0, 1, 2):
+            raise InvalidSpec("is_dangerous means tier 3 or 4, and the tier here is lower", at=at)
+    elif key == "permissions" and isinstance(value, list):
+        _say(own, key, {"roles": value}, at=at)
+    else:
+        _say(own, key, value, at=at)
+
+
+def _say(own: dict[str, Any], field: str, value: Any, *, at: Place) -> None:
+    if field in own:
+        raise InvalidSpec(f"{field!r} is said twice, once as {'.'.join(map(str, at))!r}", at=at)
+    own[field] = value
 
 
 def _as_written(at: Place, item: Any) -> Place:
@@ -182,7 +187,7 @@ def _as_written(at: Place, item: Any) -> Place:
         return at
     for theirs, ours in _FOREIGN.items():
         if at[0] == ours and theirs in item:
-            return (theirs, *("function_name" if s == "function" else s for s in at[1:]))
+            return (theirs, *at[1:])
     metadata = item.get("metadata")
     if isinstance(metadata, Mapping) and at[0] in metadata:
         return ("metadata", *at)

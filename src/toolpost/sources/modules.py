@@ -19,7 +19,7 @@ from toolpost.members import tools_in
 from toolpost.options import Options, options_from
 
 
-class _Options(Options):
+class _Options(Options, frozen=True):
     modules: tuple[str, ...]
     path: str = "."
 
@@ -45,8 +45,8 @@ class ModulesSource:
 
     async def changes(self) -> AsyncIterator[None]:
         """Imported code does not change under a running process."""
-        return
-        yield
+        for never in ():
+            yield never
 
     def _imported(self, name: str) -> ModuleType:
         if self._path is not None and str(self._path) not in sys.path:

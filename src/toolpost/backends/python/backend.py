@@ -95,7 +95,8 @@ class PythonBackend:
             )
         if not spec.binding:
             raise InvalidSpec(_NOT_IMPORTABLE.format(spec.name, isolation))
-        return self._bind_worker(spec, isolation, described=not (function.gives_data and function.takes_json))
+        described = not (function.gives_data and function.takes_json)
+        return self._bind_worker(spec, isolation, described=described, env=function.secrets)
 
     async def close(self) -> None:
         self.threads.close()
@@ -113,7 +114,13 @@ class PythonBackend:
         return PythonHandle(run, isolation)
 
     def _bind_worker(
-        self, spec: ToolSpec, isolation: Isolation, *, described: bool, path: tuple[str, ...] = ()
+        self,
+        spec: ToolSpec,
+        isolation: Isolation,
+        *,
+        described: bool,
+        path: tuple[str, ...] = (),
+        env: tuple[str, ...] = (),
     ) -> PythonHandle:
         if isolation == "sandbox":
             raise MissingPart(
@@ -128,21 +135,21 @@ class PythonBackend:
             main_path=binding.main,
             described=described,
         )
-        pool = self._pool(spec, binding)
+        pool = self._pool(spec, (*binding.env, *env))
 
         async def run(call: Call) -> Any:
             return await pool.run(where, call.arguments, context=_context(call), on_event=_hear(call))
 
         return PythonHandle(run, isolation)
 
-    def _pool(self, spec: ToolSpec, binding: Binding) -> WorkerPool:
+    def _pool(self, spec: ToolSpec, env: tuple[str, ...]) -> WorkerPool:
         """Tools that need the same surroundings share their workers."""
-        key = (binding.env, spec.limits.memory, spec.limits.output)
+        key = (env, spec.limits.memory, spec.limits.output)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = WorkerPool(
                 python_path=sys.path,
-                env=for_child(binding.env),
+                env=for_child(env),
                 memory=spec.limits.memory,
                 size=self._options.workers,
                 recycle_after=self._options.recycle_after,
@@ -241,7 +248,7 @@ def _context(call: Call) -> dict[str, Any]:
         "tool": call.tool,
         "call_id": call.call_id,
         "session_id": call.session_id,
-        "caller": msgspec.to_builtins(call.caller),
+        "caller": {**msgspec.structs.asdict(call.caller), "roles": sorted(call.caller.roles)},
         "working_dir": call.working_dir,
         "phase": call.phase,
         "metadata": dict(call.metadata),

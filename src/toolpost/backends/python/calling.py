@@ -31,6 +31,8 @@ class Function(msgspec.Struct, frozen=True):
     """What comes back needs no finishing."""
     takes_json: bool
     """The arguments go in as they are, and none is injected."""
+    secrets: tuple[str, ...] = ()
+    """The variables it wants injected."""
 
 
 def function_of(target: Any, services: Services) -> Function:
@@ -40,8 +42,9 @@ def function_of(target: Any, services: Services) -> Function:
     return described(target.function, target.signature, services)
 
 
-def function_from(found: Any, services: Services) -> Function:
+def function_from(found: Any, services: Services | None = None) -> Function:
     """The function that a reference led to: a tool, or a plain function of any module."""
+    services = services or Services()
     if hasattr(found, "function") and hasattr(found, "signature"):
         return function_of(found, services)
     return described(found, describe(found), services)
@@ -75,6 +78,7 @@ def described(
         _is_async(function),
         dump is None and signature.output_schema is not None,
         not injected and convert is None,
+        tuple(kind.name for kind in signature.injected.values() if isinstance(kind, Secret)),
     )
 
 

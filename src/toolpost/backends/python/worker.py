@@ -1,8 +1,7 @@
 """Warm Python workers: a function by reference, run in a process that can be killed.
 
-Above: ``backends/python.py``, for ``isolation: process``. Below: ``process.py`` keeps the
-processes, ``_worker_link.py`` speaks with
-one of them, ``_worker_main.py`` is what runs in it. It refuses to know specs and schemas: it
+Above: ``backend.py``, for ``isolation: process``. Below: ``process.py`` keeps the
+processes, ``link.py`` speaks with one of them, ``child.py`` is what runs in it. It refuses to know specs and schemas: it
 gets plain JSON arguments and gives back plain JSON data, or raises one of ``errors.py``.
 
 ::
@@ -14,8 +13,9 @@ gets plain JSON arguments and gives back plain JSON data, or raises one of ``err
   process below it before it raises; another worker is started in its place meanwhile.
 - One call at a time in a worker. Calls beyond ``size`` wait, first come first served.
 - A worker is replaced after ``recycle_after`` calls, when it has grown by ``growth`` bytes, when
-  its memory ran out, and when a call leaves a process behind: what a tool starts ends with its
-  call. Threads that it leaves behind live on until the worker goes.
+  its memory ran out, and when a call leaves a process behind: what a tool starts is killed as
+  soon as its call has ended, and no other call runs beside it. Threads that it leaves behind
+  live on until the worker goes.
 - What comes from a worker is not trusted: bounded, parsed strictly, and a worker that sends
   anything else is killed. Its prints and log records arrive as ``{"type": "log", …}`` events.
 - What a tool raises is written to the log ``toolpost.tools`` with its traceback; the caller
@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from toolpost.backends._worker_link import OnEvent, Plan, Target, Worker, log, start_worker
+from toolpost.backends.python.link import OnEvent, Plan, Target, Worker, log, start_worker
 from toolpost.errors import CallError, Unavailable
 from toolpost.process import unhurried
 
@@ -42,6 +42,8 @@ DEFAULT_ENVIRONMENT: Final[Mapping[str, str]] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
 }
+"""What a worker sees if nothing else is said."""
+_CLOSE_LIMIT: Final = 10.0
 
 
 class WorkerPool:
@@ -124,7 +126,10 @@ class WorkerPool:
         ends: list[asyncio.Future[Any]] = [worker.child.exited for worker in self._leaving]
         ends += self._starts
         if ends:
-            await unhurried(asyncio.gather(*ends, return_exceptions=True))
+            waiting = asyncio.wait(ends, timeout=_CLOSE_LIMIT)
+            _, left = await unhurried(asyncio.ensure_future(waiting))
+            if left:
+                log.error("%d workers could not be ended in %g s", len(left), _CLOSE_LIMIT)
 
     async def __aenter__(self) -> Self:
         return self

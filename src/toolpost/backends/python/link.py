@@ -1,7 +1,7 @@
 """One worker process as its pool sees it: send a call, hear events, get the answer.
 
 Above: ``worker.py``, which decides who gets which worker. Below: ``process.py`` and, at the far
-end of the wire, ``_worker_main.py``, which describes the frames. It refuses to know how many
+end of the wire, ``child.py``, which describes the frames. It refuses to know how many
 workers there are. Whatever arrives is checked as a stranger's word: the tool's code runs where
 the frames are made.
 """
@@ -33,6 +33,7 @@ from toolpost.errors import (
     ResourceLimit,
     Unavailable,
 )
+from toolpost.result import Output, foreign_error
 from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -40,7 +41,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 log: Final = logging.getLogger("toolpost.tools")
 
-_MAIN: Final = str(Path(__file__).with_name("_worker_main.py"))
+_MAIN: Final = str(Path(__file__).with_name("child.py"))
 _CHUNK: Final = 16 * 1024
 _MAX_DEPTH: Final = 200
 _ENVELOPE: Final = 128 * 1024
@@ -59,6 +60,7 @@ class Target(msgspec.Struct, frozen=True):
     ``path`` are folders that are searched before all others, for this target alone.
     ``main_path`` is the script a function of ``__main__`` stands in (a ``python -m`` program is
     better named by its module). ``call_parameter`` names the parameter that gets the call.
+    ``described``: the function's own signature says how arguments and output are converted.
     """
 
     module: str
@@ -66,6 +68,7 @@ class Target(msgspec.Struct, frozen=True):
     path: tuple[str, ...] = ()
     main_path: str | None = None
     call_parameter: str | None = None
+    described: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -124,11 +127,11 @@ class Worker:
         None if it cannot be sent any more: then the tool has certainly not run.
         """
         number = self._number + 1
-        described = None if key in self._known else msgspec.structs.asdict(target)
-        if target.call_parameter is None:
+        where = None if key in self._known else msgspec.structs.asdict(target)
+        if target.call_parameter is None and not target.described:
             context = None
         try:
-            body = _encode([number, key, arguments, context, described])
+            body = _encode([number, key, arguments, context, where])
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArguments("The arguments are not plain JSON data.") from error
         if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
@@ -193,11 +196,12 @@ class Worker:
         if not self._outgoing:
             self._loop.remove_writer(self._sock.fileno())
 
-    def _readable(self) -> None:
+    def _readable(self) -> bool:
+        """Take in what has arrived; False if nothing has."""
         try:
             data = self._sock.recv(_CHUNK)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:  # it closed the wire: dead, or as good as dead
@@ -208,6 +212,7 @@ class Worker:
         else:
             self._incoming += data
             self._take_frames()
+        return bool(data)
 
     def _take_frames(self) -> None:
         buffer = self._incoming
@@ -232,8 +237,8 @@ class Worker:
             return
         if kind == "event":
             self._event(number, content, len(body))
-        elif kind in ("ok", "error") and self.busy and number == self._number:
-            self._answered(content, ok=kind == "ok")
+        elif kind in ("ok", "output", "error") and self.busy and number == self._number:
+            self._answered(content, kind)
         elif kind == "retire":
             self._retire()
         elif kind == "ready" and not self.ready.done():
@@ -241,7 +246,7 @@ class Worker:
         else:
             self._garbled()
 
-    def _answered(self, content: Any, *, ok: bool) -> None:
+    def _answered(self, content: Any, kind: str) -> None:
         if self._poller.poll(0):  # what it printed before it answered belongs to this call
             for drain in (self.child.stdout, self.child.stderr):
                 if drain is not None:
@@ -251,14 +256,21 @@ class Worker:
         self._answer = self._on_event = None
         if answer is None or answer.done():
             return
-        if ok:
+        if kind == "ok":
             answer.set_result(content)
-        else:
-            assert self._target is not None
-            answer.set_exception(_failure(content, self._target, self._plan))
+            return
+        assert self._target is not None
+        try:
+            if kind == "error":
+                raise _failure(content, self._target, self._plan)
+            answer.set_result(msgspec.convert(content, Output))
+        except msgspec.ValidationError:
+            answer.set_exception(InvalidOutput("The tool returned parts that are not in order."))
+        except CallError as error:
+            answer.set_exception(error)
 
     def _retire(self) -> None:
-        """It is no longer fit: if a call has reached it meanwhile, that one is its last."""
+        """It is no longer fit: the call it is at, if any, is its last."""
         self.worn = True
         if not self.busy:
             self._hang_up()
@@ -338,12 +350,8 @@ class Worker:
 
     def _read_last_frames(self) -> None:
         """It may have answered and ended at once: what it said before still counts."""
-        while self._doom is None and self.busy and self._sock.fileno() >= 0:
-            left = len(self._incoming)
-            number = self._number
-            self._readable()
-            if len(self._incoming) == left and self._number == number:
-                return
+        while self.busy and self._sock.fileno() >= 0 and self._readable():
+            pass
 
     def _death(self, ending: Exit) -> CallError:
         memory = self._plan.memory
@@ -458,7 +466,7 @@ def _failure(described: Any, target: Target, plan: Plan) -> CallError:
     log.error("%s failed (%s)\n%s", name, described.get("type"), described.get("traceback"))
     if kind == "import":
         return InternalError("The tool could not be loaded. See logs for details.", effects="none")
-    return InternalError("Internal tool error. See logs for details.")
+    return foreign_error(described.get("bases") or ())
 
 
 def _by_code(root: type[CallError]) -> dict[str, type[CallError]]:

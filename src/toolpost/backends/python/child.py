@@ -1,15 +1,15 @@
 """The far side of ``worker.py``: a warm process that runs one call after the other.
 
 Above: ``worker.py`` starts this file by its path and speaks to it over a socket pair, in frames
-of four bytes of length and as many of JSON. Below: the tools' modules, by name. It refuses to
-know toolpost: it imports the standard library only, and little of it, so that a worker is warm
-soon and a tool pays for what the tool imports.
+of four bytes of length and as many of JSON. Below: the tools' modules, by name. It imports the
+standard library only, and little of it, so that a worker is warm soon and a tool pays for what the
+tool imports; ``calling.py`` comes in for the first tool whose signature is to be followed.
 
 To us:    [number, key, arguments, context or null, target or null]
 From us:  [0, "ready", null], then for each call any count of [number, "event", {…}],
-          one of [number, "ok", value] or [number, "error", {…}],
-          and perhaps [number, "retire", null]: replace me, for a process was left running,
-          or memory ran out or grew too far. It comes after the answer, which need not wait.
+          one of [number, "ok", value], [number, "output", {…}] or [number, "error", {…}],
+          and perhaps [number, "retire", null]: replace me. Before the answer if a process was
+          left running or memory ran out; after it, which need not wait, if memory grew too far.
 """
 
 from __future__ import annotations
@@ -91,8 +91,11 @@ class Calling:
 
     cancelled = False
 
-    def __init__(self, wire: Wire, number: int, context: dict[str, Any]) -> None:
+    def __init__(
+        self, wire: Wire, number: int, context: dict[str, Any], arguments: dict[str, Any]
+    ) -> None:
         self._wire = wire
+        self.arguments = arguments
         self._number = number
         self._told = 0.0
         caller = context.get("caller")
@@ -208,9 +211,11 @@ class Worker:
                 body = b'[%d,"error",{"kind":"memory"}]' % number
             if os.getpid() != self.pid:
                 os._exit(0)  # the tool forked and let its child come back: it has no business here
+            if self.worn or has_children():
+                send(b'[%d,"retire",null]' % number)
             self.number = 0
             send(body)
-            if self.worn or self.left_something():
+            if self.has_grown():
                 send(b'[%d,"retire",null]' % number)
 
     def answer(
@@ -224,12 +229,15 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - whatever an import raises is the answer
             return to_bytes([number, "error", self.describe(error, "import")])
         try:
-            if target["call_parameter"] is not None:
-                call = Calling(self.wire, number, context or {})
-                arguments[target["call_parameter"]] = call
-            value = function(arguments) if target["plain"] else function(**arguments)
-            if hasattr(value, "__await__"):
-                value = self.wait_for(value)
+            if target["described"]:
+                value = self.follow(function, Calling(self.wire, number, context or {}, arguments))
+            else:
+                if target["call_parameter"] is not None:
+                    call = Calling(self.wire, number, context or {}, arguments)
+                    arguments = {**arguments, target["call_parameter"]: call}
+                value = function(**arguments)
+                if hasattr(value, "__await__"):
+                    value = self.wait_for(value)
         except MemoryError:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises is the answer
@@ -237,9 +245,20 @@ class Worker:
         flush()
         return self.encode(number, value)
 
+    def follow(self, function: Any, call: Calling) -> Any:
+        """Call a function as its signature says, and make data of what it returns."""
+        value = function.call(call)
+        if hasattr(value, "__await__"):
+            value = self.wait_for(value)
+        return function.finish(value)
+
     def encode(self, number: int, value: Any) -> bytes:
         try:
-            body = to_bytes([number, "ok", value])
+            result = sys.modules.get("toolpost.result")
+            if result is not None and type(value) is result.Output:
+                body = to_bytes([number, "output", result.msgspec.to_builtins(value)])
+            else:
+                body = to_bytes([number, "ok", value])
         except (TypeError, ValueError, RecursionError) as error:
             fault = {"kind": "output", "message": text_of(error)}
             return to_bytes([number, "error", fault])
@@ -250,13 +269,14 @@ class Worker:
 
     def load(self, key: int, target: dict[str, Any]) -> Callable[..., Any]:
         found = self.importer.find(target)
-        function: Any = getattr(found, "run_plain", None)
-        target["plain"] = function is not None
-        if function is None:
-            is_function = isinstance(found, types.FunctionType)
-            function = found if is_function else getattr(found, "function", found)
+        is_function = isinstance(found, types.FunctionType)
+        function: Any = found if is_function else getattr(found, "function", found)
         if not callable(function):
             raise TypeError(f"{target['module']}.{target['qualname']} is not a function")
+        if target["described"]:
+            from toolpost.backends.python.calling import function_from  # heavy: see above
+
+            function = function_from(found)
         if self.handler is None and "logging" in sys.modules:
             self.handler = forward_logging(self.log)
         self.functions[key] = function
@@ -291,6 +311,7 @@ class Worker:
             "kind": "memory" if isinstance(error, MemoryError) else kind,
             "type": type(error).__name__,
             "message": text_of(error),
+            "bases": [base.__name__ for base in type(error).__mro__][:20],
             "traceback": text,
         }
         errors = sys.modules.get("toolpost.errors")
@@ -319,20 +340,23 @@ class Worker:
         }
         self.wire.send(to_bytes([self.number, "event", event]))
 
-    def left_something(self) -> bool:
-        """True if the call left a process behind, or too much memory taken."""
+    def has_grown(self) -> bool:
+        """True if the calls have left too much memory taken; looks only when there is cause."""
         self.calls += 1
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            pass  # there is none: as it should be
-        else:
-            return True
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         if peak > self.peak or self.calls % _LOOK_AT_MEMORY_EVERY == 0:
             self.peak = peak
             return resident() - self.start > self.growth
         return False
+
+
+def has_children() -> bool:
+    """True if the call left a process behind; as a subreaper we inherit the detached ones."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def to_bytes(frame: list[Any]) -> bytes:

@@ -1,7 +1,7 @@
-"""One JSON Schema as a document: where each subschema stands and what its references mean.
+"""One JSON Schema as a tree: where each subschema stands and what its references mean.
 
 Above: the cost check, the closedness check, the defaults. Below: ``plain``. It refuses to know
-what a schema means for a value, and it never opens a reference that leads out of the document.
+what a schema means for a value, and it never opens a reference that leads out of the tree.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fault(at: Path, problem: str) -> InvalidSchema:
     return InvalidSchema(f"{pointer(at) or 'top level'}: {problem}", at=at)
 
 
-class Document:
+class Tree:
     """A schema walked once. Raises :class:`InvalidSchema` where it is not plain, bounded JSON."""
 
     __slots__ = ("_anchors", "_dynamic", "_places", "_resources", "draft", "root")
@@ -80,7 +80,7 @@ class Document:
         return self._places[id(schema)].at
 
     def targets(self, schema: Schema) -> list[Schema | bool]:
-        """What the references of this subschema lead to; all of them within the document."""
+        """What the references of this subschema lead to; all of them within the tree."""
         found: list[Schema | bool] = []
         for keyword in REFERENCES & schema.keys():
             place = self._places[id(schema)]

@@ -1,0 +1,75 @@
+"""A tool ready to be called: its chain, its handle, how many calls are inside, and its end.
+
+Above: the executor. Below: the handle that a backend made. It refuses to know what is around it:
+a tool that was replaced takes no new calls, and its handle closes when the last one has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from toolpost.contracts import Closes, Handle, Health, Walk
+from toolpost.spec import ToolSpec
+
+_log = logging.getLogger("toolpost")
+
+
+class Bound:
+    """``rings`` are the names of the extensions around it, outermost first."""
+
+    __slots__ = ("_ending", "_leaving", "_loop", "active", "handle", "retired", "rings", "spec", "walk")
+
+    def __init__(self, spec: ToolSpec, leaving: set[Bound] | None = None) -> None:
+        self.spec = spec
+        self.handle: Handle | None = None
+        self.walk: Walk
+        self.rings: tuple[str, ...] = ()
+        self.active, self.retired = 0, False
+        self._leaving: set[Bound] = set() if leaving is None else leaving
+        self._ending: asyncio.Task[None] | None = None
+        self._loop = _running()
+
+    def retire(self) -> None:
+        """Close as soon as nobody is inside; may be called from any thread, with or without a loop."""
+        self.retired = True
+        if self.handle is None:
+            return
+        self._leaving.add(self)
+        if self._loop is None:
+            return  # made outside a loop: closed with the executor
+        try:
+            self._loop.call_soon_threadsafe(self.release)
+        except RuntimeError:  # its loop is closed, and whatever it had open went with it
+            self._leaving.discard(self)
+
+    def release(self) -> asyncio.Task[None] | None:
+        """The closing of the handle, begun here if the last call has left."""
+        if self.handle is not None and not self.active:
+            self._ending = asyncio.get_running_loop().create_task(closed(self.handle, self.spec.name))
+            self._ending.add_done_callback(lambda _: self._leaving.discard(self))
+            self.handle = None
+        return self._ending
+
+    async def health(self) -> Health:
+        if self.handle is None:
+            return Health(False, "it cannot be run")
+        try:
+            return await self.handle.health()
+        except Exception as exc:  # noqa: BLE001 - whatever keeps it from answering is why it is not healthy
+            return Health(False, f"{type(exc).__name__}: {exc}")
+
+
+async def closed(part: Closes, name: str) -> None:
+    """Close a part; what it cannot close must not keep the others open."""
+    try:
+        await part.close()
+    except Exception:
+        _log.exception("%s did not close", name)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,51 @@
+"""What a shell may complete: the names of tools, and a tool's parameters as ``name=``.
+
+Above: ``show.py`` and ``call.py``, whose arguments ask here. Below: ``opening.py``. A shell that
+completes words must not be disturbed: whatever goes wrong, there is nothing to complete.
+"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from toolpost.cli.opening import opened, run
+from toolpost.cli.options import Asked
+from toolpost.cli.parameters import parameters
+from toolpost.cli.terminal import one_line
+from toolpost.spec import ToolSpec
+
+
+def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        CompletionItem(spec.name, help=one_line(spec.description))
+        for spec in _specs(ctx)
+        if spec.name.startswith(incomplete)
+    ]
+
+
+def parameter_names(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    spec = next((s for s in _specs(ctx) if s.name == ctx.params.get("name")), None)
+    if spec is None or "=" in incomplete:
+        return []
+    given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("words") or ()}
+    return [
+        CompletionItem(f"{one.name}=", help=one_line(one.description))
+        for one in parameters(spec.input_schema).values()
+        if one.name.startswith(incomplete) and (one.name not in given or "array" in one.types)
+    ]
+
+
+def _specs(ctx: click.Context) -> tuple[ToolSpec, ...]:
+    asked = Asked(config=ctx.find_root().params.get("config"))
+
+    async def listed() -> tuple[ToolSpec, ...]:
+        async with opened(asked) as runtime:
+            return runtime.list()
+
+    try:
+        return run(asked, listed())
+    except Exception:  # noqa: BLE001 - a prompt is no place for an error message
+        return ()

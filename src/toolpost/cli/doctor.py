@@ -1,0 +1,257 @@
+"""``toolpost doctor``: does everything work here, and if not, what is to be done?
+
+Above: ``main.py``. Below: everything, used as a program would use it: tools are bound and asked how
+they are, a tool runs in each kind of isolation, and one that leaves a daemon behind is stopped.
+Nothing is deduced from the presence of a file that could be tried instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import platform
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from importlib.metadata import PackageNotFoundError, metadata, version
+from tempfile import NamedTemporaryFile
+from typing import IO, Any, Final, Literal, NamedTuple, get_args
+
+import click
+
+from toolpost.cli.opening import once, run
+from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.probe import leave_daemon, pid_namespace
+from toolpost.cli.progress import Bar
+from toolpost.cli.terminal import console, plain, print_json, safe, table
+from toolpost.config import FILE_NAME, Config, find
+from toolpost.contracts import Health
+from toolpost.errors import SetupError
+from toolpost.executor import Executor
+from toolpost.registry import Registry
+from toolpost.runtime import Runtime
+from toolpost.spec import Isolation, ToolSpec
+
+Verdict = Literal["ok", "info", "warn", "fail"]
+_STYLES: Final = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
+_PATIENCE: Final = 10.0
+_NOT_FOR_USERS: Final = frozenset(("dev",))
+_NO_ISOLATION: Final = {
+    "sandbox": "tools that need a sandbox are refused; `isolation: process` runs them unconfined",
+    "process": "tools that need a process are refused; a tool that hangs cannot be killed",
+}
+
+
+class Finding(NamedTuple):
+    """One thing that was tried: how it went, and what to do if it went badly."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    todo: str = ""
+
+
+@click.command("doctor")
+@json_option
+@pass_asked
+def command(asked: Asked, *, as_json: bool) -> None:
+    """Check that everything here works.
+
+    Loads every source, binds every tool, runs a tool in each kind of isolation and stops one that
+    leaves a daemon behind. Ends with 1 if something fails.
+    """
+    findings = run(asked, _examined(asked))
+    if as_json:
+        print_json([one._asdict() for one in findings])
+    else:
+        _print(asked, findings)
+    if any(one.verdict == "fail" for one in findings):
+        sys.exit(1)
+
+
+async def _examined(asked: Asked) -> list[Finding]:
+    with Bar("checking", asked=asked) as bar:
+        found = [_python(), _system()]
+        config, finding = _config(asked)
+        found.append(finding)
+        if config is not None:
+            found += [one async for one in _project(config, bar)]
+        found += [one async for one in _isolation()]
+        found += _extras()
+    return found
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+
+
+def _system() -> Finding:
+    name = platform.system()
+    if name == "Linux":
+        return Finding("system", "ok", f"Linux {platform.release()}")
+    return Finding("system", "warn", name, "use Linux for tools that can be killed")
+
+
+def _config(asked: Asked) -> tuple[Config | None, Finding]:
+    try:
+        config = find(asked.config)
+    except SetupError as fault:
+        return None, Finding("config", "fail", str(fault), "mend the file")
+    if config.file is None:
+        todo = "make a project with: toolpost init"
+        return config, Finding("config", "warn", f"no {FILE_NAME} here", todo)
+    return config, Finding("config", "ok", str(config.file))
+
+
+async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
+    """The config's own: its sources and its tools."""
+    try:
+        runtime = Runtime(once(config))
+    except SetupError as fault:
+        yield Finding("config", "fail", str(fault), "mend the file")
+        return
+    try:
+        problems = await runtime.reload()
+        for label, problem in problems.items():
+            yield Finding(label, "fail", problem, "mend the definition")
+        well = len(config.settings.sources) - len(problems)
+        yield Finding("sources", "ok", f"{well} loaded, {len(runtime.registry)} tools")
+        async for one in _tools(runtime, bar):
+            yield one
+    finally:
+        await runtime.close()
+
+
+async def _tools(runtime: Runtime, bar: Bar) -> AsyncIterator[Finding]:
+    ill = 0
+    for done, spec in enumerate(runtime.registry):
+        bar.tell(done, len(runtime.registry))
+        health = await _health(runtime, spec.name)
+        if not health.healthy:
+            ill += 1
+            todo = f"see: toolpost show {spec.name} --binding"
+            yield Finding(f"tool {spec.name}", "fail", health.error or "not healthy", todo)
+    if len(runtime.registry):
+        yield Finding("tools", "ok", f"{len(runtime.registry) - ill} are ready to be called")
+
+
+async def _health(runtime: Runtime, name: str) -> Health:
+    if runtime.executor.bound(name).handle is None:
+        error = (await runtime.execute(name, {}, dry_run=True)).error
+        return Health(False, None if error is None else error.message)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await runtime.executor.health(name)
+    except TimeoutError:
+        return Health(False, f"did not say how it is within {_PATIENCE:g} s")
+
+
+async def _isolation() -> AsyncIterator[Finding]:
+    """Run a tool in each way there is; see whether the one that can be killed can be."""
+    ways: tuple[Isolation, ...] = get_args(Isolation)
+    probes = Registry([_probe(way, pid_namespace.__name__) for way in ways])
+    async with Executor(probes) as executor:
+        for way in ways:
+            yield await _runs(executor, way)
+    yield await _kills()
+
+
+async def _runs(executor: Executor, way: Isolation) -> Finding:
+    result = await executor.execute(f"{way}_{pid_namespace.__name__}")
+    if result.error is None:
+        return Finding(f"isolation {way}", "ok", "a tool ran")
+    verdict: Verdict = "warn" if way == "sandbox" else "fail"
+    return Finding(f"isolation {way}", verdict, result.error.message, _NO_ISOLATION.get(way, ""))
+
+
+async def _kills() -> Finding:
+    """Stop a tool that has left a daemon behind: its lock is free if nothing survived."""
+    spec = _probe("process", leave_daemon.__name__, "lock")
+    where = _probe("process", pid_namespace.__name__)
+    with NamedTemporaryFile() as lock:
+        async with Executor(Registry([spec, where])) as executor:
+            inside = (await executor.execute(where.name)).output
+            problem = await _stopped_holding(executor, spec.name, lock.name)
+        if problem is None and not _is_free(lock):
+            problem = "a process survived its tool"
+    if problem is not None:
+        return Finding("stopping", "fail", problem, _NO_ISOLATION["process"])
+    kept = "a pid namespace" if inside != pid_namespace() else "a child subreaper"
+    found = f"a tool was killed with the daemon it left, by {kept}"
+    return Finding("stopping", "ok", found)
+
+
+async def _stopped_holding(executor: Executor, name: str, lock: str) -> str | None:
+    """Cancel the tool once its daemon holds the lock; why that did not come about."""
+    held = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        call = group.create_task(
+            executor.execute(name, {"lock": lock}, on_progress=lambda _: held.set())
+        )
+        watch = group.create_task(held.wait())
+        await asyncio.wait((call, watch), return_when=asyncio.FIRST_COMPLETED)
+        call.cancel()
+        watch.cancel()
+    if call.cancelled():
+        return None
+    error = call.result().error
+    return "the tool ended by itself" if error is None else error.message
+
+
+def _is_free(lock: IO[Any]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _probe(way: Isolation, function: str, *texts: str) -> ToolSpec:
+    return ToolSpec(
+        name=f"{way}_{function}",
+        description="Tried by the doctor.",
+        input_schema={
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in texts},
+            "additionalProperties": False,
+        },
+        binding={"module": "toolpost.cli.probe", "function": function},
+        effects="read",
+        isolation=way,
+        timeout=_PATIENCE,
+    )
+
+
+def _extras() -> Iterator[Finding]:
+    """What is optional, and whether it is there."""
+    try:
+        about = metadata("toolpost")
+    except PackageNotFoundError:
+        todo = "install it with: pip install toolpost"
+        yield Finding("extras", "info", "toolpost runs from its source", todo)
+        return
+    required = about.get_all("Requires-Dist") or []
+    for extra in about.get_all("Provides-Extra") or []:
+        if extra not in _NOT_FOR_USERS:
+            needs = [r for r in required if re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", r)]
+            yield _extra(extra, [re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in needs])
+
+
+def _extra(name: str, packages: list[str]) -> Finding:
+    there = []
+    for package in packages:
+        try:
+            there.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            todo = f'if wanted: pip install "toolpost[{name}]"'
+            return Finding(f"extra {name}", "info", f"{package} is not installed", todo)
+    return Finding(f"extra {name}", "ok", ", ".join(there))
+
+
+def _print(asked: Asked, findings: list[Finding]) -> None:
+    listing = table("check", "", "found", "what to do", wide="found")
+    listing.columns[3].ratio = 1
+    for one in findings:
+        verdict = plain(one.verdict, _STYLES[one.verdict])
+        listing.add_row(plain(one.check), verdict, plain(safe(one.found)), plain(one.todo))
+    console(asked).print(listing)

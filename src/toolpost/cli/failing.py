@@ -1,0 +1,53 @@
+"""A call that failed, told to a person or a program, and its exit code.
+
+Above: ``call.py`` and ``show.py``. Below: ``codes.py``, the one table of exit codes. It refuses to
+know why anything failed: that is in the error itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, NoReturn
+
+from toolpost.cli.terminal import err, print_json, safe
+from toolpost.codes import STATUS
+from toolpost.errors import Code, Remedy
+from toolpost.result import Failure, Result
+
+_BY_CODE: Final[dict[Code, str]] = {
+    "NOT_FOUND": "see what there is with: toolpost list",
+    "INTERNAL_ERROR": "see the log and the traceback with: toolpost --debug call …",
+    "EXECUTION_ERROR": "what the tool takes: toolpost show {tool}",
+    "TIMEOUT": "the tool's own limit is in its spec, as timeout; --timeout can only lower it",
+    "UNAVAILABLE": "see what is missing with: toolpost doctor",
+    "CANCELLED": "the tool was stopped; what it did before that stays done",
+}
+_BY_REMEDY: Final[dict[Remedy, str]] = {
+    "fix_args": "what the tool takes: toolpost show {tool}",
+    "wait": "try again later",
+    "reauth": "the caller has to identify itself",
+    "ask_approval": "somebody has to approve this call first",
+    "other_tool": "look for another tool with: toolpost list",
+    "stop": "do not repeat this call as it is",
+}
+
+
+def explained(error: Failure, tool: str) -> str:
+    """What happened, what to do, and how, harmless to print."""
+    hint = _BY_CODE.get(error.code) or _BY_REMEDY[error.remedy]
+    wait = "" if error.retry_after is None else f" (in {error.retry_after:g} s)"
+    return safe(
+        f"error: {error.code}: {error.message}\n"
+        f"remedy: {error.remedy}{wait}; effects: {error.effects}\n"
+        f"hint: {hint.format(tool=tool)}"
+    )
+
+
+def fail(error: Failure, *, tool: str, as_json: bool, result: Result | None = None) -> NoReturn:
+    """Say it, and end with the exit code of the error."""
+    if as_json:
+        print_json((result or Result(error=error)).to_dict())
+    else:
+        err(explained(error, tool))
+    sys.stdout.flush()
+    sys.exit(STATUS[error.code].exit)

@@ -1,0 +1,134 @@
+"""``toolpost init``: a small project that works as it stands.
+
+Above: ``main.py``. Below: the file system. It writes new files only: if one is there already,
+nothing is written at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from toolpost.cli.options import json_option
+from toolpost.cli.terminal import out, print_json, safe
+
+_CONFIG: Final = """\
+# What toolpost runs here. `toolpost config` shows every setting in force.
+
+[[sources]]
+kind = "files"
+paths = ["tools.yaml"]
+"""
+
+_SPECS: Final = """\
+# Tools, described as data. `toolpost list` shows them.
+# The functions are in my_tools.py, beside this file; each call runs in a process of its own,
+# which is killed with everything it started when the time limit is over.
+
+tools:
+  - name: add
+    description: Add two numbers.
+    category: other
+    tier: 0            # 0 safe, 1 standard, 2 elevated, 3 restricted, 4 dangerous
+    effects: read      # read, idempotent or once: decides what may be repeated
+    timeout: 5         # seconds
+    input_schema:
+      type: object
+      properties:
+        a: {type: number, description: The first number.}
+        b: {type: number, description: The second number.}
+      required: [a, b]
+      additionalProperties: false
+    output_schema: {type: number}
+    binding: {module: my_tools, function: add}
+
+  - name: greet
+    description: Greet somebody by name.
+    category: other
+    tags: [text]
+    tier: 0
+    effects: read
+    input_schema:
+      type: object
+      properties:
+        name: {type: string, minLength: 1, description: Whom to greet.}
+        greeting: {type: string, default: Hello, description: How to begin.}
+      required: [name]
+      additionalProperties: false
+    output_schema: {type: string}
+    binding: {module: my_tools, function: greet}
+
+  - name: count_down
+    description: Count down to zero, one number a second. Press Ctrl-C to stop it.
+    category: task
+    tier: 0
+    effects: read
+    timeout: 60
+    input_schema:
+      type: object
+      properties:
+        start: {type: integer, minimum: 1, maximum: 50, default: 5, description: Where to begin.}
+      additionalProperties: false
+    output_schema: {type: string}
+    binding: {module: my_tools, function: count_down}
+"""
+
+_MODULE: Final = '''\
+"""The functions behind tools.yaml. A tool is an ordinary function."""
+
+import time
+
+from toolpost import Call
+
+
+def add(a: float, b: float) -> float:
+    return a + b
+
+
+def greet(name: str, greeting: str) -> str:
+    return f"{greeting}, {name}!"
+
+
+def count_down(start: int, call: Call) -> str:
+    """A parameter of the type Call is not in the schema: toolpost passes it in."""
+    for done in range(start):
+        call.progress(done, start, f"{start - done} left")
+        time.sleep(1)
+    return "Lift-off."
+'''
+
+FILES: Final = {"toolpost.toml": _CONFIG, "tools.yaml": _SPECS, "my_tools.py": _MODULE}
+NEXT: Final = ("toolpost list", "toolpost show add", "toolpost call add a=1 b=2", "toolpost doctor")
+
+
+@click.command("init")
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@json_option
+def command(*, folder: Path, as_json: bool) -> None:
+    """Make a small project that works.
+
+    Writes toolpost.toml, tools.yaml and my_tools.py into DIR, which is this folder unless given.
+    Never overwrites a file.
+    """
+    there = [name for name in FILES if (folder / name).is_symlink() or (folder / name).exists()]
+    if there:
+        raise click.ClickException(
+            f"{safe(str(folder))} has {', '.join(there)} already, so nothing was written. "
+            "Choose another folder: toolpost init DIR"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in FILES.items():
+        with (folder / name).open("x", encoding="utf-8") as file:  # "x": never over another's file
+            file.write(text)
+    if as_json:
+        print_json({"folder": str(folder.resolve()), "files": list(FILES), "next": list(NEXT)})
+    else:
+        out(_told(folder))
+
+
+def _told(folder: Path) -> str:
+    steps = NEXT if folder == Path() else (f"cd {folder}", *NEXT)
+    made = [f"  {folder / name}" for name in FILES]
+    return safe("\n".join(["Made:", *made, "", "Next:", *(f"  {step}" for step in steps)]))

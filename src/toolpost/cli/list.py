@@ -1,0 +1,64 @@
+"""``toolpost list``: the tools, grouped by category.
+
+Above: ``main.py``. Below: ``opening.py``. Only what the caller may know of is listed.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import click
+
+from toolpost.cli.opening import opened, run
+from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.terminal import console, err, one_line, plain, print_json, row, table
+from toolpost.spec import TIERS, ToolSpec
+
+
+@click.command("list")
+@click.option("--kind", help="Only tools of this kind: python, http, …")
+@click.option("--category", help="Only tools of this category.")
+@click.option("--tag", help="Only tools with this tag.")
+@click.option("--tier", type=click.IntRange(0, 4), help="Only tools of this tier or a lower one.")
+@json_option
+@pass_asked
+def command(
+    asked: Asked,
+    *,
+    kind: str | None,
+    category: str | None,
+    tag: str | None,
+    tier: int | None,
+    as_json: bool,
+) -> None:
+    """List the tools.
+
+    They are grouped by category. The tier goes from 0 (safe) to 4 (dangerous).
+    """
+
+    async def listed() -> list[ToolSpec]:
+        async with opened(asked) as runtime:
+            fit = runtime.registry.list(kind=kind, category=category, tag=tag, tier=tier)
+            seen = {spec.name for spec in runtime.list()}
+            return [spec for spec in fit if spec.name in seen]
+
+    specs = run(asked, listed())
+    if as_json:
+        print_json([spec.public() for spec in specs])
+    elif specs:
+        _print(asked, specs)
+    else:
+        err("No tools. `toolpost config` shows the sources, `toolpost init` makes a first project.")
+
+
+def _print(asked: Asked, specs: list[ToolSpec]) -> None:
+    screen = console(asked)
+    ordered = sorted(specs, key=lambda s: (s.category, s.name))
+    for category, group in groupby(ordered, key=lambda s: s.category):
+        screen.print(plain(category, "bold cyan"))
+        names = table("name", "kind", "tier", "effects", "description", wide="description")
+        for spec in group:
+            tier = f"{spec.tier} {TIERS[spec.tier].lower()}"
+            row(names, spec.name, spec.kind, tier, spec.effects, one_line(spec.description))
+        screen.print(names)
+    screen.print(plain(f"{len(specs)} tool{'s' if len(specs) != 1 else ''}", "dim"))

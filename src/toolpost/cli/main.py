@@ -1,0 +1,160 @@
+"""``toolpost``, the command line: one group, each command in a file of its own.
+
+A command's file is imported when the command is named, so that ``toolpost --help`` costs little
+more than click itself. Whatever a command raises ends here: people see what is wrong and what to
+do, never a traceback unless they ask for one with ``--debug``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Final, NoReturn
+
+import click
+
+from toolpost.cli.options import Asked
+from toolpost.codes import STATUS, setup_exit
+from toolpost.environ import variables
+from toolpost.errors import SetupError
+
+PROGRAM: Final = "toolpost"
+COMMANDS: Final = {
+    "init": "Make a small project that works.",
+    "list": "List the tools.",
+    "show": "Show one tool: its parameters, limits and the road of a call.",
+    "call": "Call a tool.",
+    "doctor": "Check that everything here works.",
+    "config": "Show every setting in force and where it comes from.",
+    "plugins": "List the installed parts: backends, sources, extensions.",
+    "completion": "Print the script that completes words in your shell.",
+}
+"""What the list of commands says; the command itself is ``command`` in ``cli/<name>.py``."""
+
+UNEXPECTED: Final = 70
+PIPE_CLOSED: Final = 141
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, and imports one when it is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"toolpost.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args and args[0] not in COMMANDS:
+            ctx.fail(_unknown(args[0]))
+        return super().resolve_command(ctx, args)
+
+
+def _unknown(word: str) -> str:
+    if word.startswith("-"):
+        return f"No such option: {word!r}."
+    from difflib import get_close_matches  # only a typo pays for it
+
+    close = get_close_matches(word, COMMANDS, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(COMMANDS)}."
+    return f"No such command: {word!r}. {hint}"
+
+
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"{PROGRAM} {import_module('toolpost').__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", metavar="PATH", help="The config file; without it ./toolpost.toml.")
+@click.option("--no-color", is_flag=True, help="No colours; as NO_COLOR in the environment.")
+@click.option("--debug", is_flag=True, help="Show the log, and tracebacks of failures.")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version.",
+)
+@click.pass_context
+def cli(ctx: click.Context, *, config: str | None, no_color: bool, debug: bool) -> None:
+    """Tools for AI agents: described once, governed everywhere, stoppable.
+
+    Begin with `toolpost init`. Each command explains itself with --help.
+    """
+    color = not (no_color or variables("NO_COLOR").get("NO_COLOR"))
+    ctx.color = None if color else False
+    ctx.obj = Asked(config=config, color=color, debug=debug)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The program: ends with the exit code of what was asked."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a character the terminal lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(status(sys.argv[1:] if args is None else list(args)))
+
+
+def status(words: list[str]) -> int:
+    """Do what the words say; whatever happens, an exit code comes back."""
+    try:
+        code = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        return _say("cancelled", STATUS["CANCELLED"].exit)
+    except click.ClickException as fault:
+        _misplaced(fault).show()
+        return fault.exit_code
+    except BrokenPipeError:  # the reader has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as exc:  # noqa: BLE001 - the end of the line: the user gets a sentence, not a traceback
+        return _explain(exc, debug="--debug" in words)
+    return code if isinstance(code, int) else 0
+
+
+def _misplaced(fault: click.ClickException) -> click.ClickException:
+    """The same, but for an option of ours behind the command it says where that goes."""
+    if isinstance(fault, click.NoSuchOption):
+        if any(fault.option_name in param.opts for param in cli.params):
+            return click.UsageError(f"{fault.option_name} goes before the command.", fault.ctx)
+    return fault
+
+
+def _explain(exc: Exception, *, debug: bool) -> int:
+    if debug:
+        from traceback import format_exception  # only a failure pays for it
+
+        _say("".join(format_exception(exc)), 0)
+    if isinstance(exc, SetupError):
+        return _say(f"error: {exc}", setup_exit(exc))
+    if isinstance(exc, OSError) and exc.filename is not None:
+        return _say(f"error: {exc.filename}: {exc.strerror}", 1)
+    sorry = f"Sorry, this is a fault in {PROGRAM} ({type(exc).__name__})."
+    hint = "" if debug else f" See the traceback with: {PROGRAM} --debug …"
+    return _say(sorry + hint, UNEXPECTED)
+
+
+def _say(text: str, code: int) -> int:
+    from toolpost.cli.terminal import safe  # only a failure pays for it
+
+    click.echo(safe(text), err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""``toolpost show``: one tool as a planner sees it, and how a call of it would travel.
+
+Above: ``main.py``. Below: ``opening.py``, ``parameters.py``. What runs the tool, its binding, is
+shown only on request: it is no business of whoever calls it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from toolpost.cli.completing import tool_names
+from toolpost.cli.failing import fail
+from toolpost.cli.opening import opened, run
+from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.parameters import Parameter, parameters, shape
+from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
+from toolpost.result import Failure
+from toolpost.runtime import Runtime
+from toolpost.spec import TIERS, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A tool as it would be called now; ``problem`` says why it cannot be."""
+
+    spec: ToolSpec
+    rings: tuple[str, ...]
+    isolation: str | None
+    problem: str | None
+
+    def to_dict(self, *, binding: bool) -> dict[str, Any]:
+        return {
+            "spec": self.spec.to_dict() if binding else self.spec.public(),
+            "tier_name": TIERS[self.spec.tier],
+            "timeout": self.spec.time_limit,
+            "isolation": self.isolation,
+            "rings": list(self.rings),
+            "problem": self.problem,
+            "digest": self.spec.digest,
+            "public_digest": self.spec.public_digest,
+        }
+
+
+@click.command("show")
+@click.argument("name", shell_complete=tool_names)
+@click.option("--binding", is_flag=True, help="Show what runs the tool as well.")
+@json_option
+@pass_asked
+def command(asked: Asked, *, name: str, binding: bool, as_json: bool) -> None:
+    """Show one tool: its parameters, limits and the road of a call."""
+    shown = run(asked, _shown(asked, name))
+    if isinstance(shown, Failure):
+        fail(shown, tool=name, as_json=as_json)
+    if as_json:
+        print_json(shown.to_dict(binding=binding))
+    else:
+        _print(asked, shown, binding=binding)
+
+
+async def _shown(asked: Asked, name: str) -> Shown | Failure:
+    async with opened(asked) as runtime:
+        spec = runtime.registry.get(name)
+        if spec is None or spec not in runtime.list():
+            return await _failure(runtime, name)
+        bound = runtime.executor.bound(name)
+        about = getattr(bound.handle, "about", {})
+        problem = None if bound.handle else (await _failure(runtime, name)).message
+        return Shown(
+            spec=spec, rings=bound.rings, isolation=about.get("isolation"), problem=problem
+        )
+
+
+async def _failure(runtime: Runtime, name: str) -> Failure:
+    """Why this tool cannot be called, in the words a call would have."""
+    error = (await runtime.execute(name, {}, dry_run=True)).error
+    assert error is not None, "it cannot be called"
+    return error
+
+
+def _print(asked: Asked, shown: Shown, *, binding: bool) -> None:
+    spec, screen = shown.spec, console(asked)
+    screen.print(plain(spec.name, "bold cyan"), plain(spec.title or ""))
+    screen.print(plain(spec.description.strip()))
+    screen.print()
+    screen.print(lines(_facts(shown)))
+    _print_parameters(screen, list(parameters(spec.input_schema).values()))
+    if spec.output_schema is not None:
+        screen.print(lines([("returns", shape(spec.output_schema, _root(spec)))]))
+    for example in spec.examples:
+        screen.print(lines([("example", json_text(example, indent=None))]))
+    if binding:
+        screen.print(lines([("binding", json_text(spec.binding))]))
+    screen.print(lines([("digest", spec.digest), ("public", spec.public_digest)]))
+
+
+def _root(spec: ToolSpec) -> dict[str, Any]:
+    return spec.output_schema if isinstance(spec.output_schema, dict) else {}
+
+
+def _facts(shown: Shown) -> list[tuple[str, str]]:
+    spec = shown.spec
+    road = " → ".join((*shown.rings, "check", "limit", spec.kind)) if shown.problem is None else "-"
+    facts = [
+        ("kind", spec.kind),
+        ("category", spec.category),
+        ("version", spec.version or ""),
+        ("tags", ", ".join(spec.tags)),
+        ("tier", f"{spec.tier} {TIERS[spec.tier]}"),
+        ("effects", spec.effects),
+        ("timeout", f"{spec.time_limit:g} s"),
+        ("isolation", shown.isolation or ""),
+        ("approval", "a person is asked first" if spec.requires_approval else ""),
+        ("road", road),
+        ("problem", shown.problem or ""),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _print_parameters(screen: Any, found: list[Parameter]) -> None:
+    if not found:
+        screen.print(plain("\nIt takes no parameters.\n"))
+        return
+    listing = table("parameter", "type", "default", "description", wide="description")
+    for one in found:
+        row(
+            listing,
+            one.name,
+            one.shape,
+            "required" if one.required else _default(one),
+            one.description,
+        )
+    screen.print(listing)
+
+
+def _default(one: Parameter) -> str:
+    return json_text(one.schema["default"], indent=None) if "default" in one.schema else ""

@@ -1,0 +1,128 @@
+"""What reaches the terminal: text made harmless, JSON, tables that fit.
+
+Above: every command. Below: rich, which is imported when something needs it. It refuses to know
+what is printed; whoever wrote the text, no character of it is obeyed by a terminal and none of it
+is markup.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from toolpost.cli.options import Asked
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+_OBEYED: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_UNSEEN: Final = range(0xE0000, 0xE1000)  # tags and selectors: nothing to see, text to a model
+_JOINERS: Final = "\u200c\u200d"  # scripts and emoji need them, terminals do not obey them
+
+
+class _Escapes(dict[int, str]):
+    """Code point → what stands for it, worked out when it is first met."""
+
+    def __init__(self, kept: str, *, for_json: bool) -> None:
+        super().__init__({ord(c): c for c in kept + _JOINERS})
+        self._for_json = for_json
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if code in _UNSEEN or unicodedata.category(char) in _OBEYED:
+            char = json.dumps(char)[1:-1] if self._for_json else _escape(code)
+        self[code] = char
+        return char
+
+
+def _escape(code: int) -> str:
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+_TEXT: Final = _Escapes("\n\t", for_json=False)
+_JSON: Final = _Escapes("\n", for_json=True)
+_JSON[0x7F] = "\\u007f"  # json leaves this one alone
+
+
+def safe(text: str) -> str:
+    """The text, with whatever a terminal would obey made visible: escapes, controls, bidi marks."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.replace("\r\n", "\n").translate(_TEXT)
+
+
+def one_line(text: str) -> str:
+    """The first line of a text, harmless."""
+    return safe(next((line.strip() for line in text.splitlines() if line.strip()), ""))
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """JSON that says exactly what the value is and is harmless to print."""
+    return json.dumps(value, ensure_ascii=False, indent=indent).translate(_JSON)
+
+
+def out(text: str) -> None:
+    """A text to standard output, with a newline at its end."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def err(text: str) -> None:
+    sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def print_json(value: Any) -> None:
+    out(json_text(value))
+
+
+def console(asked: Asked, *, stderr: bool = False) -> Console:
+    from rich.console import Console  # brief starts: only what prints with it pays for it
+
+    return Console(
+        stderr=stderr,
+        color_system="auto" if asked.color else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def table(*columns: str, wide: str | None = None, header: bool = True) -> Table:
+    """An empty table; all columns keep their words whole if there is room, ``wide`` gives way."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, show_header=header, pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name, overflow="fold", ratio=1 if name == wide else None)
+    if wide is not None:
+        made.expand = True
+    return made
+
+
+def row(into: Table, *cells: str, style: str | None = None) -> None:
+    """One row of plain texts."""
+    into.add_row(*map(plain, cells), style=style)
+
+
+def plain(text: str, style: str = "") -> RenderableType:
+    from rich.text import Text
+
+    return Text(safe(text), style=style)
+
+
+def lines(pairs: Sequence[tuple[str, str]]) -> Table:
+    """Names and values, one below the other."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        made.add_row(plain(name), plain(value))
+    return made

@@ -1,0 +1,26 @@
+"""The schemas of a spec, verified: what a spec cannot see to by itself.
+
+Above: whoever takes specs in (``create_tool``, the registry, sources). Below: ``schema``, which knows
+nothing of tools. It adds the tool's name and the place inside the spec to what is wrong.
+"""
+
+from __future__ import annotations
+
+from toolpost.errors import InvalidSchema
+from toolpost.schema import verify, verify_input
+from toolpost.spec import ToolSpec
+
+
+def verified(spec: ToolSpec) -> ToolSpec:
+    """The same spec, or ``InvalidSchema``."""
+    try:
+        at = "input_schema"
+        verify_input(spec.input_schema)
+        at = "output_schema"
+        if spec.output_schema is not None:
+            verify(spec.output_schema)
+    except InvalidSchema as fault:
+        raise InvalidSchema(
+            f"{at} of {spec.name!r}: {fault.message}", at=(at, *fault.at)
+        ) from None
+    return spec
