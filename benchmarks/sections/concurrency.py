@@ -7,6 +7,7 @@ The bare function goes through the same, so what is left is what the contender a
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 from benchmarks.contender import Call, Field, load, ready
@@ -17,7 +18,7 @@ NAME = "concurrency"
 TITLE = "Many calls at once"
 
 CROWDS = (1, 100, 1_000)
-CALLS_A_ROUND = 1_000
+ALONE = 100  # calls in a wave of one at a time, so that the clock is not read for each
 MODULES = (
     "bare",
     "limit",
@@ -50,25 +51,32 @@ async def _in_crowds(field: Field, tool: str, effort: Effort) -> tuple[Found, di
     async with ready(kinds, tool) as entry:
         found: Found = {name: {crowd: Series() for crowd in CROWDS} for name in entry.calls}
         for call in entry.calls.values():
-            await _seconds_a_call(call, CROWDS[-1])
+            await _wave(call, CROWDS[-1])
         settle()
-        for number in range(effort.rounds // 2):  # a round is three crowds long
+        for number in range(effort.rounds):
             for crowd in CROWDS:
                 for name in turn(tuple(entry.calls), number):
-                    seconds = await _seconds_a_call(entry.calls[name], crowd)
+                    seconds = await _seconds_a_call(entry.calls[name], crowd, effort.slice_seconds)
                     found[name][crowd].rounds.append(seconds)
     return found, entry.faults
 
 
-async def _seconds_a_call(call: Call, crowd: int) -> float:
-    waves = CALLS_A_ROUND // crowd
-    began = time.perf_counter_ns()
-    for _ in range(waves):
-        if crowd == 1:
-            await call()
-        else:
-            await asyncio.gather(*[call() for _ in range(crowd)])
-    return (time.perf_counter_ns() - began) / CALLS_A_ROUND / 1e9
+async def _seconds_a_call(call: Call, crowd: int, slice_seconds: float) -> float:
+    """Whole waves until the slice is over; a slow contender may need longer for its first."""
+    gc.collect()  # every sample starts from the same state: a crowd makes garbage for the next
+    waves, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < slice_seconds:
+        await _wave(call, crowd)
+        waves += 1
+    return spent / (waves * max(crowd, ALONE))
+
+
+async def _wave(call: Call, crowd: int) -> None:
+    if crowd > 1:
+        await asyncio.gather(*[call() for _ in range(crowd)])
+        return
+    for _ in range(ALONE):
+        await call()
 
 
 def _table(tool: str, found: Found, field: Field, faults: dict[str, str]) -> Table:

@@ -62,10 +62,12 @@ def measure(effort: Effort) -> Outcome:
 
 
 def _repeats(name: str, count: int, effort: Effort) -> int:
-    """Ours runs often; a peer that takes a minute for 10,000 tools does that once."""
-    if effort is QUICK or (name in PEERS and count == MANY):
+    """Ours runs often; peers that take a minute for 10,000 tools do that once."""
+    if effort is QUICK:
         return 1
-    return 3
+    if name in OURS:
+        return 3
+    return 2 if FEW < count < MANY else 1
 
 
 def _run(name: str, count: int, *, found: Found, repeats: int) -> None:

@@ -1,53 +1,61 @@
 """toolpost: one tool system for AI agents.
 
 A tool is described once, as data; any kind of tool runs through one governed call path.
+
+Each name is imported when it is first used: the command line's help and a worker process need few.
 """
 
-from toolpost.call import Call, Caller, Progress
-from toolpost.errors import (
-    ApprovalDenied,
-    ApprovalRequired,
-    BudgetExceeded,
-    CallError,
-    Cancelled,
-    ConfigError,
-    Conflict,
-    Denied,
-    InternalError,
-    InvalidArguments,
-    InvalidOutput,
-    InvalidSchema,
-    InvalidSpec,
-    MissingPart,
-    NameTaken,
-    OutputTooLarge,
-    QueueFull,
-    RateLimited,
-    ResourceLimit,
-    SetupError,
-    SourceError,
-    TimedOut,
-    ToolFailed,
-    ToolNotFound,
-    ToolpostError,
-    Unauthorized,
-    Unavailable,
-)
-from toolpost.executor import Executor
-from toolpost.registry import Registry
-from toolpost.result import Audio, Failure, Image, Metadata, Output, Resource, Result, Text
-from toolpost.runtime import Runtime
-from toolpost.signature import Injected, Secret
-from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
-from toolpost.tool import (
-    FunctionTool,
-    Tool,
-    ToolOptions,
-    create_tool,
-    tool,
-    validate_tool_input,
-    validate_tool_output,
-)
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from toolpost.call import Call, Caller, Progress
+    from toolpost.errors import (
+        ApprovalDenied,
+        ApprovalRequired,
+        BudgetExceeded,
+        CallError,
+        Cancelled,
+        ConfigError,
+        Conflict,
+        Denied,
+        InternalError,
+        InvalidArguments,
+        InvalidOutput,
+        InvalidSchema,
+        InvalidSpec,
+        MissingPart,
+        NameTaken,
+        OutputTooLarge,
+        QueueFull,
+        RateLimited,
+        ResourceLimit,
+        SetupError,
+        SourceError,
+        TimedOut,
+        ToolFailed,
+        ToolNotFound,
+        ToolpostError,
+        Unauthorized,
+        Unavailable,
+    )
+    from toolpost.executor import Executor
+    from toolpost.registry import Registry
+    from toolpost.result import Audio, Failure, Image, Metadata, Output, Resource, Result, Text
+    from toolpost.runtime import Runtime
+    from toolpost.signature import Injected, Secret
+    from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
+    from toolpost.tool import (
+        FunctionTool,
+        Tool,
+        ToolOptions,
+        create_tool,
+        tool,
+        validate_tool_input,
+        validate_tool_output,
+    )
 
 __version__ = "0.1.0"
 
@@ -108,3 +116,46 @@ __all__ = [
     "validate_tool_input",
     "validate_tool_output",
 ]
+
+_HOMES: Final = {
+    "toolpost.call": "Call Caller Progress",
+    "toolpost.errors": (
+        "ApprovalDenied ApprovalRequired BudgetExceeded CallError Cancelled ConfigError "
+        "Conflict Denied InternalError InvalidArguments InvalidOutput InvalidSchema "
+        "InvalidSpec MissingPart NameTaken OutputTooLarge QueueFull RateLimited "
+        "ResourceLimit SetupError SourceError TimedOut ToolFailed ToolNotFound "
+        "ToolpostError Unauthorized Unavailable"
+    ),
+    "toolpost.executor": "Executor",
+    "toolpost.registry": "Registry",
+    "toolpost.result": "Audio Failure Image Metadata Output Resource Result Text",
+    "toolpost.runtime": "Runtime",
+    "toolpost.signature": "Injected Secret",
+    "toolpost.spec": "Cache Limits Permissions Retry ToolSpec",
+    "toolpost.tool": (
+        "FunctionTool Tool ToolOptions create_tool tool validate_tool_input validate_tool_output"
+    ),
+}
+_HOME: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Importing the module ``toolpost.tool`` must not hide the function ``tool``."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

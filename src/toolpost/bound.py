@@ -18,7 +18,9 @@ _log = logging.getLogger("toolpost")
 class Bound:
     """``rings`` are the names of the extensions around it, outermost first."""
 
-    __slots__ = ("_ending", "_leaving", "_loop", "active", "handle", "retired", "rings", "spec", "walk")
+    __slots__ = (
+        "_ending", "_leaving", "_loop", "active", "handle", "retired", "rings", "spec", "walk",
+    )  # fmt: skip
 
     def __init__(self, spec: ToolSpec, leaving: set[Bound] | None = None) -> None:
         self.spec = spec
@@ -31,7 +33,7 @@ class Bound:
         self._loop = _running()
 
     def retire(self) -> None:
-        """Close as soon as nobody is inside; may be called from any thread, with or without a loop."""
+        """Close as soon as nobody is inside; called from any thread, with a loop or without."""
         self.retired = True
         if self.handle is None:
             return
@@ -46,7 +48,8 @@ class Bound:
     def release(self) -> asyncio.Task[None] | None:
         """The closing of the handle, begun here if the last call has left."""
         if self.handle is not None and not self.active:
-            self._ending = asyncio.get_running_loop().create_task(closed(self.handle, self.spec.name))
+            loop = asyncio.get_running_loop()
+            self._ending = loop.create_task(closed(self.handle, self.spec.name))
             self._ending.add_done_callback(lambda _: self._leaving.discard(self))
             self.handle = None
         return self._ending
@@ -56,7 +59,7 @@ class Bound:
             return Health(False, "it cannot be run")
         try:
             return await self.handle.health()
-        except Exception as exc:  # noqa: BLE001 - whatever keeps it from answering is why it is not healthy
+        except Exception as exc:  # noqa: BLE001 - what keeps it from answering is the answer
             return Health(False, f"{type(exc).__name__}: {exc}")
 
 
@@ -64,7 +67,7 @@ async def closed(part: Closes, name: str) -> None:
     """Close a part; what it cannot close must not keep the others open."""
     try:
         await part.close()
-    except Exception:
+    except Exception:  # noqa: BLE001 - foreign code, and there is nobody to tell but the log
         _log.exception("%s did not close", name)
 
 

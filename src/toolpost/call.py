@@ -93,7 +93,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def cancelled(self) -> bool:
-        """True once the caller is gone or the limit has passed: a thread should look now and then."""
+        """True once the caller is gone or the limit has passed; a thread should look at times."""
         return self.stopped is not None and self.stopped()
 
 

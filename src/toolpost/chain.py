@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -37,13 +37,24 @@ class _Everywhere(msgspec.Struct, frozen=True):
 
 def as_extension(extension: Extension | Ring) -> Extension:
     if hasattr(extension, "bind"):
-        return extension
+        return cast("Extension", extension)
     if not callable(extension):
         raise ConfigError(
             f"a {type(extension).__name__} is not an extension: it is an async function of "
             "(call, call_next), or an object with a name and bind(spec, road)"
         )
     return _Everywhere(getattr(extension, "__name__", "ring"), extension)
+
+
+def as_name(name: object) -> str:
+    return name if isinstance(name, str) else f"({type(name).__name__})"
+
+
+def as_arguments(arguments: object) -> Any:
+    """What is not a mapping goes on as it is: the check says what is wrong with it."""
+    if arguments is None:
+        return {}
+    return dict(arguments) if isinstance(arguments, Mapping) else arguments
 
 
 def guarded(
@@ -83,7 +94,7 @@ def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road
     for observer in reversed(observers):
         try:
             walk, _ = observed(spec, walk, (observer,), road)
-        except Exception:  # it may well be why the tool is refused
+        except Exception:  # noqa: BLE001 - it may well be why the tool is refused
             _log.exception("an observer cannot be bound to %s", spec.name)
     return walk
 
@@ -91,7 +102,7 @@ def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road
 def may_know(caller: Caller, spec: ToolSpec, judges: Iterable[Sees]) -> bool:
     try:
         return all(judge.sees(caller, spec) for judge in judges)
-    except Exception:  # fail closed: what cannot be judged is not shown
+    except Exception:  # noqa: BLE001 - fail closed: what cannot be judged is not shown
         _log.exception("it cannot be said who may see %s", spec.name)
         return False
 

@@ -1,8 +1,8 @@
 """``toolpost.toml`` and the environment, parsed once at the start.
 
 The file wins over the defaults, the environment over the file: ``TOOLPOST_WATCH=false``,
-``TOOLPOST_BACKENDS__PYTHON__WORKERS=8`` (two underscores go one table down). ``Config.origins`` remembers
-where each value came from, for ``toolpost config``.
+``TOOLPOST_BACKENDS__PYTHON__WORKERS=8`` (two underscores go one table down). ``Config.origins``
+remembers where each value came from, for messages and for ``toolpost config``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ PREFIX = "TOOLPOST_"
 Place = tuple[str | int, ...]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Settings(_Table, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a config file may say. What is inside a source's, an extension's or a backend's table is
     that part's own business.
     """
@@ -62,13 +58,19 @@ def find(path: str | Path | None = None) -> Config:
         document = read(file, format="toml")
     except SourceError as fault:
         raise ConfigError(fault.message) from fault
-    origins = {_dotted(at): document.where(at) for at in _leaves(document.data)}
+    origins = {_dotted(at): document.where(at) for at in _leaves(document.data) if at}
     return _made(document.data, origins, file.resolve().parent, file)
 
 
 def origin(config: Config, at: Place) -> str:
-    """Where a value came from, for a message: a place in the file or a variable."""
-    return config.origins.get(_dotted(at)) or str(config.file or FILE_NAME)
+    """Where a value came from, for a message: a variable, or a place in the file.
+
+    Of a table it is where the first of its values is, of an item of a list where the list is.
+    """
+    path = f"{_dotted(at)}."
+    below = (place for name, place in config.origins.items() if f"{name}.".startswith(path))
+    above = (place for name, place in config.origins.items() if path.startswith(f"{name}."))
+    return next(below, None) or next(above, None) or str(config.file or FILE_NAME)
 
 
 def _made(data: dict[str, Any], origins: dict[str, str], base: Path, file: Path | None) -> Config:
@@ -77,8 +79,9 @@ def _made(data: dict[str, Any], origins: dict[str, str], base: Path, file: Path 
     for key in data:
         if key not in Settings.__struct_fields__:
             hint = nearest(key, Settings.__struct_fields__)
-            place = next(o for name, o in origins.items() if name.split(".")[0] == key)
-            raise ConfigError(f"{place}: unknown setting {short(key)!r}{hint}", at=(key,))
+            raise ConfigError(
+                f"{origin(config, (key,))}: unknown setting {short(key)!r}{hint}", at=(key,)
+            )
     try:
         settings = msgspec.convert(data, Settings)
     except msgspec.ValidationError as fault:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
@@ -28,15 +29,15 @@ _Strays = set[asyncio.Task[Any]]
 class _Alarm:
     """Cancels its task at the limit, and once more when the grace is over."""
 
-    __slots__ = ("_before", "_task", "_timer", "abandoned", "loop", "rung")
+    __slots__ = ("_before", "_task", "_timer", "abandoned", "ends", "loop", "rung", "seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, ends: float) -> None:
         task = asyncio.current_task()
         assert task is not None, "a time limit needs a running task"
         self._task, self._before = task, task.cancelling()
         self.rung, self.abandoned = 0, False
-        self.loop = task.get_loop()
-        self._timer = self.loop.call_later(seconds, self._ring)
+        self.seconds, self.ends, self.loop = seconds, ends, task.get_loop()
+        self._timer = self.loop.call_later(max(0.0, ends - monotonic()), self._ring)
 
     def _ring(self) -> None:
         self.rung += 1
@@ -48,16 +49,24 @@ class _Alarm:
         self.abandoned = True
         self._task.cancel()
 
-    def off(self) -> bool:
-        """Disarm; true if somebody outside wants the task cancelled."""
+    def verdict(self, exc: BaseException | None) -> BaseException | None:
+        """Disarm, and say what to raise in the place of how the run ended, if anything."""
         self._timer.cancel()
         for _ in range(self.rung):
             self._task.uncancel()
-        return self._task.cancelling() > self._before
+        if self._task.cancelling() > self._before:  # somebody outside wants it, whatever came
+            return asyncio.CancelledError()
+        if self.rung:
+            return timed_out(self.seconds)
+        if exc is None:
+            return timed_out(self.seconds, effects="done") if monotonic() > self.ends else None
+        return None if _passes(exc) else RuntimeError(_GAVE_UP)
 
 
 @types.coroutine
-def limited(coro: Coroutine[Any, Any, T], seconds: float, strays: _Strays) -> Generator[Any, Any, T]:
+def limited(
+    coro: Coroutine[Any, Any, T], seconds: float, strays: _Strays
+) -> Generator[Any, Any, T]:
     """``await limited(coro, 5.0, strays)``: its result, or ``TimedOut``."""
     ends = monotonic() + seconds
     try:
@@ -70,11 +79,20 @@ def limited(coro: Coroutine[Any, Any, T], seconds: float, strays: _Strays) -> Ge
         if _passes(exc):
             raise
         raise RuntimeError(_GAVE_UP) from exc
-    alarm = _Alarm(max(0.0, ends - monotonic()))
+    return (yield from _drive(coro, waiting, _Alarm(seconds, ends), strays))
+
+
+def _drive(
+    coro: Coroutine[Any, Any, T], waiting: Any, alarm: _Alarm, strays: _Strays
+) -> Generator[Any, Any, T]:
+    """The rest of a run that has suspended."""
     try:
         while True:
             try:
-                sent, thrown = (yield from _resting(waiting, alarm)), None
+                if waiting is None or type(waiting) is asyncio.Future:
+                    sent, thrown = (yield waiting), None
+                else:
+                    sent, thrown = (yield from _resting(waiting, alarm)), None
             except BaseException as exc:  # a cancellation, or what the awaited future raised
                 sent, thrown = None, exc
                 if alarm.abandoned:
@@ -82,21 +100,13 @@ def limited(coro: Coroutine[Any, Any, T], seconds: float, strays: _Strays) -> Ge
                     raise
             waiting = coro.send(sent) if thrown is None else coro.throw(thrown)
     except StopIteration as stop:
-        if alarm.off():
-            raise asyncio.CancelledError from None
-        if alarm.rung:
-            raise timed_out(seconds) from None
-        if monotonic() > ends:
-            raise timed_out(seconds, effects="done") from None
+        if (verdict := alarm.verdict(None)) is not None:
+            raise verdict from None
         return stop.value  # type: ignore[no-any-return]
     except BaseException as exc:
-        if alarm.off():
-            raise asyncio.CancelledError from exc
-        if alarm.rung:
-            raise timed_out(seconds) from exc
-        if _passes(exc):
-            raise
-        raise RuntimeError(_GAVE_UP) from exc
+        if (verdict := alarm.verdict(exc)) is not None:
+            raise verdict from exc
+        raise
 
 
 _GAVE_UP = "the tool gave up: sys.exit(), or a cancellation that nobody asked for"
@@ -124,12 +134,10 @@ def _resting(waiting: Any, alarm: _Alarm) -> Generator[Any, Any, Any]:
     swallow a cancellation and then never end: it is waited for through a future of our own, so
     that the alarm gets us out.
     """
-    if (
-        type(waiting) is asyncio.Future
-        or not getattr(waiting, "_asyncio_future_blocking", False)
-        or waiting.get_loop() is not alarm.loop
+    if not getattr(waiting, "_asyncio_future_blocking", False) or (
+        waiting.get_loop() is not alarm.loop
     ):
-        return (yield waiting)
+        return (yield waiting)  # not a future, or not of this loop: the task says so
     waiting._asyncio_future_blocking = False
     while True:
         proxy = alarm.loop.create_future()
@@ -156,10 +164,8 @@ def _leave_behind(coro: Coroutine[Any, Any, Any], thrown: BaseException, strays:
 
 
 async def _wander(coro: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
-    try:
+    with suppress(Exception, SystemExit, asyncio.CancelledError):  # nobody waits for it any more
         await _carry_on(coro, thrown)
-    except (Exception, SystemExit, asyncio.CancelledError):  # noqa: S110 - nobody waits for it
-        pass
 
 
 @types.coroutine
@@ -174,5 +180,5 @@ def _carry_on(
             return
         try:
             sent, thrown = (yield waiting), None
-        except BaseException as exc:  # handed on to the coroutine, as ``await`` would
+        except BaseException as exc:  # noqa: BLE001 - handed on to the coroutine, as ``await`` would
             sent, thrown = None, exc

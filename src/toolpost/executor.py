@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Self
 
+from toolpost import chain
 from toolpost.bound import Bound, closed
 from toolpost.call import OWNER, Call, Caller, Progress, new_call_id
-from toolpost.chain import as_extension, guarded, may_know, observed, refused, refusing
 from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services
 from toolpost.errors import ToolNotFound, Unavailable
 from toolpost.invoke import invoking
@@ -44,15 +44,16 @@ class Executor:
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.registry = registry
-        self.observers = tuple(map(as_extension, observers))
-        self.guards = tuple(map(as_extension, guards))
-        self.backends = Backends(backends or {}, Services(provide=provide or {}, settings=settings or {}))
+        self.observers = tuple(map(chain.as_extension, observers))
+        self.guards = tuple(map(chain.as_extension, guards))
+        services = Services(provide=provide or {}, settings=settings or {})
+        self.backends = Backends(backends or {}, services)
         self.strays: set[asyncio.Task[Any]] = set()
         self._judges = [e for e in (*self.observers, *self.guards) if isinstance(e, Sees)]
         self._bound: dict[str, Bound] = {}
         self._leaving: set[Bound] = set()
-        self._unknown, lost = Bound(_UNKNOWN), refusing(self._not_found)
-        self._unknown.walk, self._unknown.rings = observed(_UNKNOWN, lost, self.observers, self)
+        self._unknown, walk = Bound(_UNKNOWN), chain.refusing(self._not_found)
+        self._unknown.walk, _ = chain.observed(_UNKNOWN, walk, self.observers, self)
         self._deaf: Callable[[], None] | None = registry.listen(self._retire)
 
     async def execute(
@@ -76,12 +77,12 @@ class Executor:
         try:
             bound = self._bound[name]
         except (KeyError, TypeError):
-            name = name if isinstance(name, str) else f"({type(name).__name__})"
+            name = chain.as_name(name)
             bound = self.bound(name)
         call = Call(
             name,
             bound.spec,
-            arguments.copy() if type(arguments) is dict else _as_dict(arguments),
+            arguments.copy() if type(arguments) is dict else chain.as_arguments(arguments),
             caller,
             new_call_id(),
             [],
@@ -133,7 +134,7 @@ class Executor:
     def list(self, caller: Caller = OWNER) -> tuple[ToolSpec, ...]:
         """The tools that this caller may know of."""
         specs, judges = self.registry.list(), self._judges
-        return tuple(s for s in specs if may_know(caller, s, judges)) if judges else specs
+        return tuple(s for s in specs if chain.may_know(caller, s, judges)) if judges else specs
 
     def bound(self, name: str) -> Bound:
         """The tool as it would be called now: its rings in order, its handle."""
@@ -153,7 +154,7 @@ class Executor:
             task.cancel()
         ends = [bound.release() for bound in tuple(self._leaving)]
         await asyncio.gather(*(end for end in ends if end is not None))
-        await self.backends.close()
+        await closed(self.backends, "a backend")
         for extension in (*self.guards, *self.observers):
             if isinstance(extension, Closes):
                 await closed(extension, extension.name)
@@ -174,11 +175,11 @@ class Executor:
                 raise Unavailable("The executor is closed.", retryable=False, remedy="stop")
             bound.handle = self.backends[spec.kind].bind(*entry)
             invoke = invoking(spec, bound.handle, self.strays)
-            walk, guards = guarded(spec, invoke, self.guards, self)
-            bound.walk, observers = observed(spec, walk, self.observers, self)
-        except Exception as exc:  # fail closed: a tool whose chain cannot be made does not run
+            walk, guards = chain.guarded(spec, invoke, self.guards, self)
+            bound.walk, observers = chain.observed(spec, walk, self.observers, self)
+        except Exception as exc:  # noqa: BLE001 - fail closed: without its chain it does not run
             bound.retire()
-            bound.walk = refused(spec, exc, self.observers, self)
+            bound.walk = chain.refused(spec, exc, self.observers, self)
             return bound
         bound.rings = observers + guards
         self._bound[name] = bound
@@ -195,10 +196,3 @@ class Executor:
         for name in names:
             if (bound := self._bound.pop(name, None)) is not None:
                 bound.retire()
-
-
-def _as_dict(arguments: object) -> Any:
-    """What is not a mapping goes on as it is: the check says what is wrong with it."""
-    if arguments is None:
-        return {}
-    return dict(arguments) if isinstance(arguments, Mapping) else arguments

@@ -14,7 +14,9 @@ def tools_in(module: ModuleType) -> list[Registered]:
 
     Of a ``Tool`` class that the module also makes an instance of, the instance counts.
     """
-    everything = {id(value): value for value in vars(module).values()}  # a second name is no second tool
+    everything = {
+        id(value): value for value in vars(module).values()
+    }  # a second name is no second tool
     found = [
         value
         for value in everything.values()

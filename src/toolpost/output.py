@@ -13,7 +13,7 @@ from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
 
 Finish = Callable[[Any], tuple[Any, tuple[Part, ...]]]
-_SMALL = frozenset((int, float, bool, type(None)))
+_SMALL = frozenset((float, bool, type(None)))
 _WIDE = 2**63
 """Integers beyond it may have any length."""
 _encode = msgspec.json.Encoder().encode
@@ -21,19 +21,18 @@ _encode = msgspec.json.Encoder().encode
 
 def finisher(spec: ToolSpec) -> Finish:
     """A function that turns what the backend returned into output and parts, or refuses it."""
-    schema = None if spec.output_schema is None else Schema(spec.output_schema)
-    check = Schema(True).check if schema is None else schema.check
+    check = Schema(True if spec.output_schema is None else spec.output_schema).check
     most = spec.limits.output
     expected = _scalar(spec.output_schema)
 
     def finish(value: Any) -> tuple[Any, tuple[Part, ...]]:
-        if type(value) is expected and (expected is not int or -_WIDE < value < _WIDE):
+        if type(value) is expected and _is_small(value):
             return value, ()
         parts: tuple[Part, ...] = ()
         if type(value) is Output:
             value, parts = value.value, tuple(value.parts)
             _weigh_parts(parts, most)
-        if type(value) not in _SMALL or (type(value) is int and not -_WIDE < value < _WIDE):
+        if not _is_small(value):
             _weigh(value, most)
         # a tool that gives only parts has no data to hold against the schema
         if value is not None or not parts:
@@ -48,6 +47,11 @@ def _scalar(schema: dict[str, Any] | bool | None) -> type | None:
     if isinstance(schema, dict) and schema.keys() == {"type"} and isinstance(schema["type"], str):
         return {"integer": int, "boolean": bool, "null": type(None)}.get(schema["type"])
     return None
+
+
+def _is_small(value: Any) -> bool:
+    kind = type(value)
+    return -_WIDE < value < _WIDE if kind is int else kind in _SMALL
 
 
 def _weigh(value: Any, most: int) -> None:

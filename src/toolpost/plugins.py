@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolpost.contracts import Backend, Services
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.spec import nearest, short
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SOCKETS: Final = ("backends", "sources", "extensions")
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
@@ -33,9 +36,11 @@ _EXTRAS: Final[Mapping[str, str]] = MappingProxyType({})
 def load(socket: str, name: str) -> Any:
     """The part, or ``MissingPart`` with what to install or which names there are."""
     where = BUILT_IN.get((socket, name))
-    point = EntryPoint(name, where, f"toolpost.{socket}") if where else _found(socket, name)
+    if where is None:
+        where = _found(socket, name).value
+    module, _, attribute = where.partition(":")
     try:
-        return point.load()
+        return getattr(import_module(module), attribute)
     except ModuleNotFoundError as exc:
         missing = (exc.name or "").partition(".")[0]
         extra = _EXTRAS.get(missing)
@@ -45,13 +50,15 @@ def load(socket: str, name: str) -> Any:
         ) from exc
     except Exception as exc:  # foreign code may raise anything while it is imported
         raise MissingPart(
-            f"{socket[:-1]} {name!r} is installed but cannot be loaded from {point.value!r}: "
+            f"{socket[:-1]} {name!r} is installed but cannot be loaded from {where!r}: "
             f"{type(exc).__name__}: {exc}"
         ) from exc
 
 
 def installed(socket: str) -> list[EntryPoint]:
     """Everything that is installed for a socket, ours and others', by name."""
+    from importlib.metadata import entry_points  # 20 ms, and most programs never ask
+
     return sorted(entry_points(group=f"toolpost.{socket}"), key=lambda e: e.name)
 
 

@@ -1,8 +1,9 @@
 """Name → tool. An ordinary object: make as many as you like.
 
 A reader never waits and never sees a half-made state: a change is checked as a whole before any of
-it is visible, and a reload is one swap. What a tool *does* is not known here; the live object behind a tool that
-was registered in code is kept beside its spec and handed to the backend as it is.
+it is visible, and a reload is one swap. What a tool *does* is not known here; the live object
+behind a tool that was registered in code is kept beside its spec and handed to the backend as it
+is.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Registry:
         """Sorted once per version; a listing that a change has overtaken is not kept."""
         version, listing = self._listing
         if version != (now := self._version):
-            listing = tuple(e.spec for _, e in sorted(tuple(self._entries.items())))
+            listing = tuple(e.spec for _, e in sorted(self._entries.copy().items()))
             self._listing = (now, listing)
         return listing
 

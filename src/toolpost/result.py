@@ -108,7 +108,7 @@ class Result(msgspec.Struct, frozen=True):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; binary parts as base64."""
         body: dict[str, Any] = msgspec.to_builtins(self)
-        return {"success": self.success, **body}
+        return {"success": self.success, **body, "parts": list(body["parts"])}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:

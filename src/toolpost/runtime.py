@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolpost.config import Config, find
+from toolpost.config import Config, find, origin
 from toolpost.contracts import Closes, Extension, Source, Tell
-from toolpost.errors import ConfigError, NameTaken, SetupError
+from toolpost.errors import ConfigError, MissingPart, NameTaken, SetupError
 from toolpost.executor import Executor
 from toolpost.plugins import load
 from toolpost.registry import Entry, Registry, as_entry, renamed
@@ -31,8 +32,8 @@ class Runtime:
         self.registry = Registry()
         self.executor = Executor(
             self.registry,
-            observers=[_extension(name, config) for name in settings.observers],
-            guards=[_extension(name, config) for name in settings.guards],
+            observers=[_extension(name, "observers", config) for name in settings.observers],
+            guards=[_extension(name, "guards", config) for name in settings.guards],
             provide=provide,
             settings=settings.backends,
         )
@@ -41,6 +42,7 @@ class Runtime:
         self.problems: dict[str, str] = {}
         self._sources = [_Loaded(table, i, config) for i, table in enumerate(settings.sources)]
         self._watching: list[asyncio.Task[None]] = []
+        self._one_at_a_time = asyncio.Lock()
 
     @classmethod
     def open(
@@ -66,10 +68,11 @@ class Runtime:
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
-        await self.executor.close()
-        for loaded in self._sources:
-            if isinstance(loaded.source, Closes):
-                await loaded.source.close()
+        async with AsyncExitStack() as stack:  # one that fails does not keep the others open
+            for loaded in self._sources:
+                if isinstance(loaded.source, Closes):
+                    stack.push_async_callback(loaded.source.close)
+            stack.push_async_callback(self.executor.close)
 
     async def __aenter__(self) -> Self:
         try:
@@ -85,30 +88,42 @@ class Runtime:
         await self.close()
 
     async def _load(self, loaded: _Loaded, tell: Tell = lambda done, total: None) -> None:
-        entries = [loaded.named(as_entry(item)) for item in await loaded.source.load(tell)]
-        names = {entry.spec.name for entry in entries}
-        for other in self._sources:
-            if other is not loaded and (both := names & other.names):
-                raise NameTaken(
-                    f"{loaded.label} and {other.label} both have a tool {min(both)!r}: rename one, "
-                    f"or give one of the sources a namespace"
-                )
-        self.registry.update(entries, gone=loaded.names - names)
-        loaded.names = names
+        async with self._one_at_a_time:
+            entries = [loaded.named(as_entry(item)) for item in await loaded.source.load(tell)]
+            names = {entry.spec.name for entry in entries}
+            for name in sorted(names - loaded.names):
+                if name in self.registry:
+                    owners = (other.label for other in self._sources if name in other.names)
+                    raise NameTaken(
+                        f"{loaded.label} and {next(owners, 'your code')} both have a tool "
+                        f"{name!r}: rename one, or give one of the sources a namespace"
+                    )
+            try:
+                self.registry.update(entries, gone=loaded.names - names)
+            except NameTaken as taken:
+                raise NameTaken(f"{loaded.label}: {taken.message}", at=taken.at) from None
+            loaded.names = names
 
     async def _reload(self, loaded: _Loaded) -> None:
         try:
             await self._load(loaded)
-        except SetupError as broken:
-            self.problems[loaded.label] = str(broken)
-            _log.error("%s stays as it was: %s", loaded.label, broken)
+        except Exception as broken:  # noqa: BLE001 - a source may raise anything; what it had stays
+            self._note(loaded, _told(broken), broken)
         else:
             self.problems.pop(loaded.label, None)
             _log.info("%s was loaded again", loaded.label)
 
     async def _watch(self, loaded: _Loaded) -> None:
-        async for _ in loaded.source.changes():
-            await self._reload(loaded)
+        try:
+            async for _ in loaded.source.changes():
+                await self._reload(loaded)
+        except Exception as broken:  # noqa: BLE001 - a source may raise anything; it is seen
+            self._note(loaded, f"no longer watched: {_told(broken)}", broken)
+
+    def _note(self, loaded: _Loaded, problem: str, broken: Exception) -> None:
+        self.problems[loaded.label] = problem
+        trace = None if isinstance(broken, SetupError) else broken
+        _log.error("%s keeps the tools it had: %s", loaded.label, problem, exc_info=trace)
 
 
 class _Loaded:
@@ -117,19 +132,36 @@ class _Loaded:
     def __init__(self, table: Mapping[str, Any], index: int, config: Config) -> None:
         options = dict(table)
         kind = options.pop("kind", None)
-        if not isinstance(kind, str):
-            raise ConfigError(f"sources[{index}] has no kind; say kind = \"files\", for example")
         self.namespace: str | None = options.pop("namespace", None)
         self.label = f"source {index + 1} ({kind})"
-        self.source: Source = load("sources", kind).from_config(options, config.base)
+        with _placed(config, "sources", index):
+            if not isinstance(kind, str):
+                raise ConfigError('a source has no kind; say kind = "files", for example')
+            self.source: Source = load("sources", kind).from_config(options, config.base)
         self.names: set[str] = set()
 
     def named(self, entry: Entry) -> Entry:
         return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry
 
 
-def _extension(name: str, config: Config) -> Extension:
-    extension: Extension = load("extensions", name).from_config(
-        config.settings.extensions.get(name, {}), config.base
-    )
+def _told(broken: Exception) -> str:
+    return str(broken) if isinstance(broken, SetupError) else repr(broken)
+
+
+def _extension(name: str, listed: str, config: Config) -> Extension:
+    options = config.settings.extensions.get(name, {})
+    with _placed(config, listed):
+        part = load("extensions", name)
+    with _placed(config, "extensions", name):
+        extension: Extension = part.from_config(options, config.base)
     return extension
+
+
+@contextmanager
+def _placed(config: Config, *at: str | int) -> Iterator[None]:
+    """What is wrong with a part or its table is said with the place in the config."""
+    try:
+        yield
+    except (ConfigError, MissingPart) as fault:
+        where = (*at, *fault.at)
+        raise type(fault)(f"{origin(config, where)}: {fault.message}", at=where) from fault

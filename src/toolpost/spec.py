@@ -234,7 +234,11 @@ def nearest(word: object, allowed: Iterable[str]) -> str:
     """``; did you mean …?`` for a misspelt word, or an empty string."""
     text, names = str(word)[:100], list(allowed)
     if len(names) > _MOST_COMPARED:  # comparing takes 30 µs a name, and callers wait
-        names = nlargest(_MOST_COMPARED, names, key=lambda n: len(commonprefix((n, text))))
+        names = nlargest(
+            _MOST_COMPARED,
+            names,
+            key=lambda name: len(commonprefix((name, text))),  # noqa: RUF071 - letters are meant
+        )
     close = get_close_matches(text, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -32,9 +33,11 @@ class Tools:
 
 
 @contextmanager
-def open(path: str | Path | None = None) -> Iterator[Tools]:  # noqa: A001 - as Runtime.open
+def open(  # noqa: A001 - as Runtime.open
+    path: str | Path | None = None, *, provide: Mapping[type, object] | None = None
+) -> Iterator[Tools]:
     """The tools of a config, blocking."""
-    with _serving(lambda: Runtime.open(path)) as tools:
+    with _serving(lambda: Runtime.open(path, provide=provide)) as tools:
         yield tools
 
 
@@ -47,9 +50,19 @@ def over(make: Callable[[], Executor]) -> Iterator[Tools]:
 
 @contextmanager
 def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="toolpost-sync", daemon=True)
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        ended = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), ended))
+        await ended.wait()
+
+    # asyncio.run also cancels what is left at the end, and waits for it
+    thread = threading.Thread(
+        target=lambda: asyncio.run(serve()), name="toolpost-sync", daemon=True
+    )
     thread.start()
+    loop, ended = started.result()
 
     async def enter() -> Executor | Runtime:
         return await make().__aenter__()
@@ -61,9 +74,8 @@ def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
         finally:
             _blocking(opened.close, loop)()
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(ended.set)
         thread.join()
-        loop.close()
 
 
 def _blocking(
@@ -76,6 +88,8 @@ def _blocking(
             pass
         else:
             raise RuntimeError("an event loop runs here: await the async API instead")
+        if loop.is_closed():
+            raise RuntimeError("these tools are closed: use them inside the with block")
         waiting = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
         try:
             return waiting.result()

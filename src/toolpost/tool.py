@@ -103,7 +103,9 @@ def tool(
 
 def _from_function(function: Callable[..., Any], options: ToolOptions) -> FunctionTool:
     if inspect.isclass(function):
-        raise InvalidSpec(f"@tool stands before a function: make {function.__name__} a Tool instead")
+        raise InvalidSpec(
+            f"@tool stands before a function: make {function.__name__} a Tool instead"
+        )
     if not callable(function):
         raise InvalidSpec(
             f"@tool stands before a function, not a {type(function).__name__}; "

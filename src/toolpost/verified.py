@@ -1,7 +1,7 @@
 """The schemas of a spec, verified: what a spec cannot see to by itself.
 
-Above: whoever takes specs in (``create_tool``, the registry, sources). Below: ``schema``, which knows
-nothing of tools. It adds the tool's name and the place inside the spec to what is wrong.
+Above: whoever takes specs in (``create_tool``, the registry, sources). Below: ``schema``, which
+refuses to know of tools. It adds the tool's name and the place inside the spec to what is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,5 @@ def verified(spec: ToolSpec) -> ToolSpec:
         if spec.output_schema is not None:
             verify(spec.output_schema)
     except InvalidSchema as fault:
-        raise InvalidSchema(
-            f"{at} of {spec.name!r}: {fault.message}", at=(at, *fault.at)
-        ) from None
+        raise InvalidSchema(f"{at} of {spec.name!r}: {fault.message}", at=(at, *fault.at)) from None
     return spec

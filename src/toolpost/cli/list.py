@@ -47,18 +47,22 @@ def command(
         print_json([spec.public() for spec in specs])
     elif specs:
         _print(asked, specs)
+    elif any(given is not None for given in (kind, category, tag, tier)):
+        err("No tool fits. `toolpost list` without options shows all of them.")
     else:
         err("No tools. `toolpost config` shows the sources, `toolpost init` makes a first project.")
 
 
 def _print(asked: Asked, specs: list[ToolSpec]) -> None:
-    screen = console(asked)
+    listing = table("name", "kind", "tier", "effects", "description", wide=["description"])
     ordered = sorted(specs, key=lambda s: (s.category, s.name))
     for category, group in groupby(ordered, key=lambda s: s.category):
-        screen.print(plain(category, "bold cyan"))
-        names = table("name", "kind", "tier", "effects", "description", wide="description")
+        listing.add_row(plain(category, "bold cyan"))
         for spec in group:
             tier = f"{spec.tier} {TIERS[spec.tier].lower()}"
-            row(names, spec.name, spec.kind, tier, spec.effects, one_line(spec.description))
-        screen.print(names)
+            row(
+                listing, f"  {spec.name}", spec.kind, tier, spec.effects, one_line(spec.description)
+            )
+    screen = console(asked)
+    screen.print(listing)
     screen.print(plain(f"{len(specs)} tool{'s' if len(specs) != 1 else ''}", "dim"))

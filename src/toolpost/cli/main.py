@@ -129,9 +129,9 @@ def status(words: list[str]) -> int:
 
 def _misplaced(fault: click.ClickException) -> click.ClickException:
     """The same, but for an option of ours behind the command it says where that goes."""
-    if isinstance(fault, click.NoSuchOption):
-        if any(fault.option_name in param.opts for param in cli.params):
-            return click.UsageError(f"{fault.option_name} goes before the command.", fault.ctx)
+    ours = {name for param in cli.params for name in param.opts}
+    if isinstance(fault, click.NoSuchOption) and fault.option_name in ours:
+        return click.UsageError(f"{fault.option_name} goes before the command.", fault.ctx)
     return fault
 
 

@@ -41,7 +41,7 @@ def command(asked: Asked, *, as_json: bool) -> None:
         listed: list[dict[str, Any]] = [one._asdict() for one in found]
         print_json(listed)
         return
-    listing = table("socket", "name", "package", "version", "where", wide="where")
+    listing = table("socket", "name", "package", "version", "where", wide=["where"])
     for one in found:
         row(listing, *one)
     console(asked).print(listing)

@@ -6,6 +6,7 @@ only when there is a bar to draw. Work that is done within the blink of an eye s
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from time import monotonic
@@ -23,7 +24,10 @@ PATIENCE: Final = 0.3
 
 
 class Bar:
-    """``with Bar("loading", asked=asked) as bar: bar.tell(3, 10)``, from any thread."""
+    """``with Bar("loading", asked=asked) as bar: bar.tell(3, 10)``, from any thread.
+
+    Entered on an event loop, which draws the bar when the work takes long and tells nothing.
+    """
 
     def __init__(self, what: str, *, asked: Asked) -> None:
         self._what = one_line(what)
@@ -32,6 +36,7 @@ class Bar:
         self._state: tuple[float | None, float | None, str | None] = (None, None, None)
         self._lock = threading.Lock()
         self._from = monotonic() + PATIENCE
+        self._timer: asyncio.TimerHandle | None = None
         self._over = not sys.stderr.isatty()
 
     def tell(self, done: float | None, total: float | None, message: str | None = None) -> None:
@@ -54,6 +59,8 @@ class Bar:
 
     def stop(self) -> None:
         """Take the bar away for good."""
+        if self._timer is not None:
+            self._timer.cancel()
         with self._lock:
             self._over = True
             if self._drawn is not None:
@@ -74,6 +81,8 @@ class Bar:
         return progress, progress.add_task(self._what, total=None)
 
     def __enter__(self) -> Self:
+        if not self._over:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self.draw)
         return self
 
     def __exit__(

@@ -47,7 +47,8 @@ def _text(written: str) -> str:
 
 
 def _options(ctx: click.Context) -> str:
-    records = [param.get_help_record(ctx) for param in ctx.command.get_params(ctx)]
+    options = [p for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
+    records = [option.get_help_record(ctx) for option in options]
     rows = [f"| `{_cell(how)}` | {_cell(what)} |" for how, what in filter(None, records)]
     return "\n".join(["| option | |", "|---|---|", *rows, ""])
 

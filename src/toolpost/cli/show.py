@@ -27,7 +27,8 @@ class Shown:
     """A tool as it would be called now; ``problem`` says why it cannot be."""
 
     spec: ToolSpec
-    rings: tuple[str, ...]
+    observers: tuple[str, ...]
+    guards: tuple[str, ...]
     isolation: str | None
     problem: str | None
 
@@ -37,7 +38,7 @@ class Shown:
             "tier_name": TIERS[self.spec.tier],
             "timeout": self.spec.time_limit,
             "isolation": self.isolation,
-            "rings": list(self.rings),
+            "rings": [*self.observers, *self.guards],
             "problem": self.problem,
             "digest": self.spec.digest,
             "public_digest": self.spec.public_digest,
@@ -68,8 +69,13 @@ async def _shown(asked: Asked, name: str) -> Shown | Failure:
         bound = runtime.executor.bound(name)
         about = getattr(bound.handle, "about", {})
         problem = None if bound.handle else (await _failure(runtime, name)).message
+        observing = {extension.name for extension in runtime.executor.observers}
         return Shown(
-            spec=spec, rings=bound.rings, isolation=about.get("isolation"), problem=problem
+            spec=spec,
+            observers=tuple(name for name in bound.rings if name in observing),
+            guards=tuple(name for name in bound.rings if name not in observing),
+            isolation=about.get("isolation"),
+            problem=problem,
         )
 
 
@@ -82,10 +88,11 @@ async def _failure(runtime: Runtime, name: str) -> Failure:
 
 def _print(asked: Asked, shown: Shown, *, binding: bool) -> None:
     spec, screen = shown.spec, console(asked)
-    screen.print(plain(spec.name, "bold cyan"), plain(spec.title or ""))
+    screen.print(plain(f"{spec.name}  {spec.title or ''}".rstrip(), "bold cyan"))
     screen.print(plain(spec.description.strip()))
     screen.print()
     screen.print(lines(_facts(shown)))
+    screen.print()
     _print_parameters(screen, list(parameters(spec.input_schema).values()))
     if spec.output_schema is not None:
         screen.print(lines([("returns", shape(spec.output_schema, _root(spec)))]))
@@ -102,7 +109,7 @@ def _root(spec: ToolSpec) -> dict[str, Any]:
 
 def _facts(shown: Shown) -> list[tuple[str, str]]:
     spec = shown.spec
-    road = " → ".join((*shown.rings, "check", "limit", spec.kind)) if shown.problem is None else "-"
+    road = " → ".join((*shown.observers, "check", *shown.guards, "limit", spec.kind))
     facts = [
         ("kind", spec.kind),
         ("category", spec.category),
@@ -113,7 +120,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
         ("timeout", f"{spec.time_limit:g} s"),
         ("isolation", shown.isolation or ""),
         ("approval", "a person is asked first" if spec.requires_approval else ""),
-        ("road", road),
+        ("road", road if shown.problem is None else ""),
         ("problem", shown.problem or ""),
     ]
     return [(name, value) for name, value in facts if value]
@@ -121,9 +128,9 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
 
 def _print_parameters(screen: Any, found: list[Parameter]) -> None:
     if not found:
-        screen.print(plain("\nIt takes no parameters.\n"))
+        screen.print(plain("It takes no parameters.\n"))
         return
-    listing = table("parameter", "type", "default", "description", wide="description")
+    listing = table("parameter", "type", "default", "description", wide=["description"])
     for one in found:
         row(
             listing,
@@ -133,6 +140,7 @@ def _print_parameters(screen: Any, found: list[Parameter]) -> None:
             one.description,
         )
     screen.print(listing)
+    screen.print()
 
 
 def _default(one: Parameter) -> str:

@@ -24,6 +24,10 @@ _UNSEEN: Final = range(0xE0000, 0xE1000)  # tags and selectors: nothing to see, 
 _JOINERS: Final = "\u200c\u200d"  # scripts and emoji need them, terminals do not obey them
 
 
+_LEAST: Final = 20
+"""Columns that the wide ones of a table have at least."""
+
+
 class _Escapes(dict[int, str]):
     """Code point → what stands for it, worked out when it is first met."""
 
@@ -92,16 +96,21 @@ def console(asked: Asked, *, stderr: bool = False) -> Console:
     )
 
 
-def table(*columns: str, wide: str | None = None, header: bool = True) -> Table:
-    """An empty table; all columns keep their words whole if there is room, ``wide`` gives way."""
+def table(*columns: str, wide: Sequence[str]) -> Table:
+    """An empty table as wide as the screen; the columns in ``wide`` share what others leave."""
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, show_header=header, pad_edge=False, header_style="bold")
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        header_style="bold",
+        expand=True,
+    )
     for name in columns:
-        made.add_column(name, overflow="fold", ratio=1 if name == wide else None)
-    if wide is not None:
-        made.expand = True
+        ratio, least = (1, _LEAST) if name in wide else (None, None)
+        made.add_column(name, overflow="fold", ratio=ratio, min_width=least)
     return made
 
 

@@ -52,7 +52,11 @@ def form(annotation: Any, mode: Mode = "validation") -> Form:
 
 
 def whole(value: Any) -> Any:
-    """An integer sent as 1.0, which JSON Schema lets pass, as the integer it is."""
+    """An integer sent as 1.0, which JSON Schema lets pass, as the integer it is.
+
+    Done for parameters and not for what is inside their lists and dicts: looking at every number
+    of a large argument would cost more than checking it does.
+    """
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -167,7 +171,7 @@ def _each(way: Way | None, kind: type, *, always: bool = False) -> Way | None:
     if way is None:
         return kind if always else None
     if way is whole and not always:
-        return lambda values: [whole(v) for v in values] if float in map(type, values) else values
+        return None
     return lambda values: kind([way(value) for value in values])
 
 
@@ -180,7 +184,7 @@ def _of_dict(inner: Form) -> Form:
 
 
 def _each_value(way: Way | None) -> Way | None:
-    if way is None:
+    if way is None or way is whole:
         return None
     return lambda values: {name: way(value) for name, value in values.items()}
 
@@ -362,7 +366,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _by_name(ways: Mapping[str, Way | None]) -> Way | None:
-    some = tuple((name, way) for name, way in ways.items() if way is not None)
+    some = tuple((name, way) for name, way in ways.items() if way not in (None, whole))
     return (lambda values: apply(some, values)) if some else None
 
 

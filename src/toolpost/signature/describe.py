@@ -44,7 +44,8 @@ class Signature:
     """How to present a function as a tool, and how to call it.
 
     ``convert`` turns admitted JSON arguments into keyword arguments of the function, ``dump`` its
-    return value into JSON; each is None where there is nothing to turn.
+    return value into JSON; each is None where there is nothing to turn. ``stays_json``: what
+    ``convert`` gives is still JSON, so that it may be done before the arguments travel.
     """
 
     description: str
@@ -53,6 +54,7 @@ class Signature:
     injected: Mapping[str, Inject | Secret]
     convert: Convert | None
     dump: Way | None
+    stays_json: bool
 
 
 @dataclass(slots=True)
@@ -94,6 +96,7 @@ def describe(function: Callable[..., Any], *, skip_first: bool = False) -> Signa
         injected,
         _converter(forms),
         None if answer is None else answer.dump,
+        all(one.convert in (None, whole) for one in forms.values()),
     )
 
 

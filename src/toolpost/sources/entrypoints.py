@@ -45,8 +45,9 @@ class EntryPointsSource:
 
     async def changes(self) -> AsyncIterator[None]:
         """What is installed does not change under a running process."""
-        for never in ():
-            yield never
+        never: tuple[None, ...] = ()
+        for change in never:
+            yield change
 
 
 def _points(package: str) -> list[EntryPoint]:

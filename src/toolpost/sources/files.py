@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 from toolpost.contracts import Declared, Tell
 from toolpost.document import Document, read
@@ -104,7 +104,8 @@ class FilesSource:
 
 
 def _tools_in(document: Document, folder: str) -> Iterator[tuple[Place, Declared]]:
-    data, at = document.data, cast(Place, ())
+    data: Any = document.data
+    at: Place = ()
     if isinstance(data, Mapping) and "tools" in data:
         for key in data:
             if key != "tools":
@@ -146,12 +147,14 @@ def _own(item: Any) -> Any:
     own: dict[str, Any] = {}
     for key, value in item.items():
         if key != "metadata":
-            _say(own, _FOREIGN.get(key, key), value, at=(key,))
+            _say(own, _FOREIGN.get(key) or key, value, at=(key,))
     if isinstance(kind := own.get("kind"), str):
         own["kind"] = _KINDS.get(kind, kind)
     binding = own.get("binding")
     if isinstance(binding, Mapping) and "function_name" in binding:
-        own["binding"] = {("function" if k == "function_name" else k): v for k, v in binding.items()}
+        own["binding"] = {
+            ("function" if k == "function_name" else k): v for k, v in binding.items()
+        }
     metadata = item.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         raise InvalidSpec("metadata is a mapping", at=("metadata",))
@@ -188,7 +191,4 @@ def _as_written(at: Place, item: Any) -> Place:
     for theirs, ours in _FOREIGN.items():
         if at[0] == ours and theirs in item:
             return (theirs, *at[1:])
-    metadata = item.get("metadata")
-    if isinstance(metadata, Mapping) and at[0] in metadata:
-        return ("metadata", *at)
-    return at
+    return ("metadata", *at)

@@ -45,8 +45,9 @@ class ModulesSource:
 
     async def changes(self) -> AsyncIterator[None]:
         """Imported code does not change under a running process."""
-        for never in ():
-            yield never
+        never: tuple[None, ...] = ()
+        for change in never:
+            yield change
 
     def _imported(self, name: str) -> ModuleType:
         if self._path is not None and str(self._path) not in sys.path:

@@ -6,31 +6,33 @@ the reason; it never runs with less.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import Any, cast
+from importlib.machinery import PathFinder
+from typing import Any, ClassVar
 
 import msgspec
 
+from toolpost.backends.python import loading
 from toolpost.backends.python.calling import Function, function_from, function_of
+from toolpost.backends.python.here import Run, inline, threaded
 from toolpost.backends.python.life import Life
 from toolpost.backends.python.threads import Threads
 from toolpost.backends.python.worker import Target, WorkerPool
-from toolpost.call import Call, Progress
+from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
 from toolpost.environ import for_child
-from toolpost.errors import InvalidSpec, MissingPart
+from toolpost.errors import CallError, InvalidSpec, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.spec import Isolation, ToolSpec
 
-Run = Callable[[Call], Coroutine[Any, Any, Any]]
+Check = Callable[[], Coroutine[Any, Any, Health]]
 _log = logging.getLogger("toolpost.tools")
 
 
-class PythonOptions(Options):
+class PythonOptions(Options, frozen=True):
     """``[backends.python]``: worker processes a pool, calls a worker serves, threads in all."""
 
     workers: int = 4
@@ -38,7 +40,7 @@ class PythonOptions(Options):
     threads: int = 64
 
 
-class Binding(Options):
+class Binding(Options, frozen=True):
     """Where a spec's function is, and which variables of the environment a worker may see."""
 
     module: str
@@ -50,18 +52,28 @@ class Binding(Options):
 class PythonHandle:
     """One Python tool, ready: ``about`` says where it runs."""
 
-    __slots__ = ("_life", "_run", "about")
+    __slots__ = ("_check", "_life", "_run", "about")
 
-    def __init__(self, run: Run, isolation: Isolation, life: Life | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        isolation: Isolation,
+        life: Life | None = None,
+        *,
+        check: Check | None = None,
+    ) -> None:
         self._run = run
         self._life = life
+        self._check = check
         self.about = {"isolation": isolation}
 
     def __call__(self, call: Call) -> Coroutine[Any, Any, Any]:
         return self._run(call)
 
     async def health(self) -> Health:
-        return Health(True) if self._life is None else await self._life.health()
+        if self._life is not None:
+            return await self._life.health()
+        return Health(True) if self._check is None else await self._check()
 
     async def close(self) -> None:
         if self._life is not None:
@@ -71,7 +83,10 @@ class PythonHandle:
 class PythonBackend:
     """Runs tools of kind ``python``."""
 
-    def __init__(self, services: Services = Services()) -> None:
+    options: ClassVar[type[Options]] = PythonOptions
+
+    def __init__(self, services: Services | None = None) -> None:
+        services = services or Services()
         self._services = services
         self._options = options_from(
             services.settings.get("python", {}), PythonOptions, "backend python"
@@ -86,7 +101,7 @@ class PythonBackend:
         function = function_of(target, self._services) if life is None else life.function
         isolation = spec.isolation or _default(spec, function, stateful=life is not None)
         if isolation in ("inline", "thread"):
-            run = _inline(function) if isolation == "inline" else _threaded(function, self.threads)
+            run = inline(function) if isolation == "inline" else threaded(function, self.threads)
             return PythonHandle(run if life is None else life.around(run), isolation, life)
         if life is not None:
             raise InvalidSpec(
@@ -95,8 +110,13 @@ class PythonBackend:
             )
         if not spec.binding:
             raise InvalidSpec(_NOT_IMPORTABLE.format(spec.name, isolation))
-        described = not (function.gives_data and function.takes_json)
-        return self._bind_worker(spec, isolation, described=described, env=function.secrets)
+        if function.live:
+            raise InvalidSpec(
+                f"{spec.name!r} asks for isolation: {isolation}, and the object it wants as "
+                f"{function.live[0]!r} cannot go to another process: set isolation='thread' "
+                "(which cannot be killed)"
+            )
+        return self._bind_worker(spec, isolation, function)
 
     async def close(self) -> None:
         self.threads.close()
@@ -107,40 +127,46 @@ class PythonBackend:
         """A tool that is all data: its module is imported only where it runs."""
         isolation = spec.isolation or ("sandbox" if spec.tier >= 3 else "process")
         if isolation in ("process", "sandbox"):
-            return self._bind_worker(spec, isolation, described=True, path=path)
+            return self._bind_worker(spec, isolation, None, path)
         found = _found(spec, _binding(spec), path)
         function = function_from(found, self._services)
-        run = _inline(function) if isolation == "inline" else _threaded(function, self.threads)
+        run = inline(function) if isolation == "inline" else threaded(function, self.threads)
         return PythonHandle(run, isolation)
 
     def _bind_worker(
         self,
         spec: ToolSpec,
         isolation: Isolation,
-        *,
-        described: bool,
+        function: Function | None,
         path: tuple[str, ...] = (),
-        env: tuple[str, ...] = (),
     ) -> PythonHandle:
+        """``function`` is what is known of it here; of a tool that is all data, nothing."""
         if isolation == "sandbox":
             raise MissingPart(
                 f"{spec.name!r} must run in a sandbox, and this installation has none: "
                 "give it isolation: process if it may run unconfined"
             )
         binding = _binding(spec)
+        simple = function is not None and function.takes_json and function.gives_data
+        convert = function.convert if function is not None and simple else None
         where = Target(
             module=binding.module,
             qualname=binding.function,
             path=path,
             main_path=binding.main,
-            described=described,
+            described=not simple,
         )
-        pool = self._pool(spec, (*binding.env, *env))
+        pool = self._pool(spec, (*binding.env, *(function.secrets if function else ())))
 
         async def run(call: Call) -> Any:
-            return await pool.run(where, call.arguments, context=_context(call), on_event=_hear(call))
+            arguments = call.arguments if convert is None else convert(call.arguments)
+            context = None if simple else _context(call)
+            return await pool.run(where, arguments, context=context, on_event=_hear(call))
 
-        return PythonHandle(run, isolation)
+        async def check() -> Health:
+            return await _loadable(pool, where)
+
+        return PythonHandle(run, isolation, check=check)
 
     def _pool(self, spec: ToolSpec, env: tuple[str, ...]) -> WorkerPool:
         """Tools that need the same surroundings share their workers."""
@@ -170,60 +196,6 @@ def _default(spec: ToolSpec, function: Function, *, stateful: bool) -> Isolation
     return "thread" if stateful or spec.tier < 2 else "process"
 
 
-def _inline(function: Function) -> Run:
-    call_it, finish = function.call, function.finish
-    if not function.is_async:
-
-        async def run_sync(call: Call) -> Any:
-            return finish(call_it(call))
-
-        return run_sync
-    if function.gives_data:
-        return call_it
-
-    async def run(call: Call) -> Any:
-        return finish(await call_it(call))
-
-    return run
-
-
-def _threaded(function: Function, threads: Threads) -> Run:
-    call_it, finish = function.call, function.finish
-
-    async def run(call: Call) -> Any:
-        stopped = False
-
-        def work() -> Any:
-            if function.is_async:
-                return finish(asyncio.run(call_it(heard)))
-            return finish(call_it(heard))
-
-        heard = _from_thread(call, lambda: stopped)
-        try:
-            return await threads.run(work)
-        except asyncio.CancelledError:
-            stopped = True
-            raise
-
-    return run
-
-
-def _from_thread(call: Call, stopped: Callable[[], bool]) -> Call:
-    """The call as a thread sees it: what it reports is heard in the loop."""
-    loop, hear = asyncio.get_running_loop(), call.on_progress
-
-    def report(progress: Progress) -> None:
-        if hear is not None:
-            loop.call_soon_threadsafe(hear, progress)
-
-    return cast(
-        Call,
-        msgspec.structs.replace(
-            call, on_progress=None if hear is None else report, stopped=stopped
-        ),
-    )
-
-
 def _binding(spec: ToolSpec) -> Binding:
     return options_from(spec.binding, Binding, f"the binding of {spec.name!r}")
 
@@ -232,7 +204,14 @@ def _found(spec: ToolSpec, binding: Binding, path: tuple[str, ...]) -> Any:
     for folder in reversed(path):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    found: Any = import_module(binding.module)
+    try:
+        found: Any = import_module(binding.module)
+    except Exception as exc:  # a module may raise anything while it is imported
+        raise InvalidSpec(
+            f"{spec.name!r}: the module {binding.module!r} cannot be imported: "
+            f"{type(exc).__name__}: {exc}"
+        ) from exc
+    _refuse_namesake(spec, binding.module.partition(".")[0], path)
     for name in binding.function.split("."):
         found = getattr(found, name, None)
     if found is None:
@@ -240,6 +219,28 @@ def _found(spec: ToolSpec, binding: Binding, path: tuple[str, ...]) -> Any:
             f"{spec.name!r}: the module {binding.module!r} has no function {binding.function!r}"
         )
     return found
+
+
+def _refuse_namesake(spec: ToolSpec, module: str, path: tuple[str, ...]) -> None:
+    """In one process there is one module of a name, which may come from elsewhere."""
+    beside = PathFinder.find_spec(module, path)
+    if beside is not None and beside.origin != getattr(sys.modules[module], "__file__", None):
+        raise InvalidSpec(
+            f"{spec.name!r}: another module {module!r} is loaded already: rename one of them, or "
+            "use isolation: process"
+        )
+
+
+async def _loadable(pool: WorkerPool, where: Target) -> Health:
+    """Whether a worker finds the function; the script that is running now is known to load."""
+    if where.main_path is not None:
+        return Health(True)
+    probe = Target(module=loading.__name__, qualname=loading.problem.__name__, path=where.path)
+    try:
+        problem = await pool.run(probe, {"module": where.module, "function": where.qualname})
+    except CallError as error:
+        return Health(False, error.message)
+    return Health(problem is None, problem)
 
 
 def _context(call: Call) -> dict[str, Any]:

@@ -5,17 +5,19 @@ made plain. The same in the loop, in a thread and in a worker's process.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
 from toolpost.call import Call
 from toolpost.contracts import Services
-from toolpost.errors import MissingPart
-from toolpost.result import PARTS, Output
-from toolpost.signature import Inject, Secret, Signature, describe
+from toolpost.errors import InvalidOutput, MissingPart
+from toolpost.result import PARTS, Output, Part
+from toolpost.signature import Convert, Inject, Secret, Signature, describe
 
+_log = logging.getLogger("toolpost.tools")
 _SCALARS = frozenset((int, str, float, bool, type(None)))
 Giver = Callable[[Call | None], Any]
 
@@ -30,16 +32,19 @@ class Function(msgspec.Struct, frozen=True):
     gives_data: bool
     """What comes back needs no finishing."""
     takes_json: bool
-    """The arguments go in as they are, and none is injected."""
+    """JSON goes in, and nothing is injected: any process can call it that has the function."""
+    convert: Convert | None = None
     secrets: tuple[str, ...] = ()
     """The variables it wants injected."""
+    live: tuple[str, ...] = ()
+    """The parameters that want an object of this process."""
 
 
 def function_of(target: Any, services: Services) -> Function:
     """The function behind a tool that was written with ``@tool`` or ``create_tool``."""
     if target.signature is None:
         return _taking_a_mapping(target.function, services)
-    return described(target.function, target.signature, services)
+    return described(target.function, target.signature, services, defaults(target.function))
 
 
 def function_from(found: Any, services: Services | None = None) -> Function:
@@ -47,14 +52,18 @@ def function_from(found: Any, services: Services | None = None) -> Function:
     services = services or Services()
     if hasattr(found, "function") and hasattr(found, "signature"):
         return function_of(found, services)
-    return described(found, describe(found), services)
+    return described(found, describe(found), services, defaults(found))
 
 
 def described(
-    function: Callable[..., Any], signature: Signature, services: Services
+    function: Callable[..., Any],
+    signature: Signature,
+    services: Services,
+    otherwise: Mapping[str, Any],
 ) -> Function:
+    """``otherwise``: what an injected parameter is where there is nothing to inject."""
     convert, dump = signature.convert, signature.dump
-    injected = injected_by(signature, services)
+    injected = _injected_by(signature, services, otherwise)
     if injected:
 
         def call_it(call: Call) -> Any:
@@ -77,28 +86,41 @@ def described(
         _finisher(dump),
         _is_async(function),
         dump is None and signature.output_schema is not None,
-        not injected and convert is None,
+        not injected and signature.stays_json,
+        convert,
         tuple(kind.name for kind in signature.injected.values() if isinstance(kind, Secret)),
+        tuple(name for name, kind in signature.injected.items() if _is_live(kind)),
     )
 
 
-def injected_by(
-    signature: Signature, services: Services
-) -> Mapping[str, Giver]:
-    """Parameter → what fills it in, for those that no model sees."""
-    return {name: _giver(name, kind, services) for name, kind in signature.injected.items()}
+def defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters that a function can do without, and what they are then."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def constructor_arguments(kind: type, services: Services) -> dict[str, Any]:
-    """What a class wants injected when it is made."""
+    """What a class is made with: every parameter is injected, by its type or its marker."""
     if kind.__init__ is object.__init__:  # type: ignore[misc]
         return {}
-    signature = describe(kind.__init__, skip_first=True)  # type: ignore[misc]
-    return {name: give(None) for name, give in injected_by(signature, services).items()}
+    hints = get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
+    given = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            wanted = _wanted(hints.get(name), optional=parameter.default is not parameter.empty)
+            given[name] = _giver(name, wanted, services, parameter.default)(None)
+    return given
+
+
+def _wanted(hint: Any, *, optional: bool) -> Inject | Secret:
+    for marker in getattr(hint, "__metadata__", ()):
+        if isinstance(marker, Secret):
+            return Secret(marker.name, optional)
+    return Inject(getattr(hint, "__origin__", hint), optional)
 
 
 def _taking_a_mapping(function: Callable[..., Any], services: Services) -> Function:
-    injected = injected_by(describe(function), services)
+    injected = _injected_by(describe(function), services, defaults(function))
 
     def call_it(call: Call) -> Any:
         return function(call.arguments, **{name: give(call) for name, give in injected.items()})
@@ -106,16 +128,28 @@ def _taking_a_mapping(function: Callable[..., Any], services: Services) -> Funct
     return Function(function, call_it, _finisher(None), _is_async(function), False, False)
 
 
-def _giver(name: str, kind: Inject | Secret, services: Services) -> Giver:
+def _injected_by(
+    signature: Signature, services: Services, otherwise: Mapping[str, Any]
+) -> Mapping[str, Giver]:
+    """Parameter → what fills it in, for those that no model sees."""
+    return {
+        name: _giver(name, kind, services, otherwise.get(name))
+        for name, kind in signature.injected.items()
+    }
+
+
+def _giver(name: str, kind: Inject | Secret, services: Services, otherwise: Any) -> Giver:
     if isinstance(kind, Secret):
-        return lambda call: _secret(kind, services)
+        return lambda call: _secret(kind, services, otherwise)
     if getattr(kind.type, "__toolpost_injected__", False):
         return lambda call: call
-    for offered, value in services.provide.items():
-        if isinstance(kind.type, type) and issubclass(offered, kind.type):
-            return lambda call: value
+    if isinstance(kind.type, type):
+        for offered in (kind.type, *services.provide):  # itself before a subclass of it
+            if offered in services.provide and issubclass(offered, kind.type):
+                value = services.provide[offered]
+                return lambda call: value
     if kind.optional:
-        return lambda call: None
+        return lambda call: otherwise
     wanted = getattr(kind.type, "__name__", str(kind.type))
     raise MissingPart(
         f"the parameter {name!r} wants a {wanted}, and nobody provides one: "
@@ -123,28 +157,49 @@ def _giver(name: str, kind: Inject | Secret, services: Services) -> Giver:
     )
 
 
-def _secret(kind: Secret, services: Services) -> str | None:
+def _is_live(kind: Inject | Secret) -> bool:
+    return isinstance(kind, Inject) and not getattr(kind.type, "__toolpost_injected__", False)
+
+
+def _secret(kind: Secret, services: Services, otherwise: Any) -> Any:
     value = services.secret(kind.name)
     if value is None and not kind.optional:
         raise MissingPart(f"the secret {kind.name} is not set: set the variable {kind.name}")
-    return value
+    return otherwise if value is None else value
 
 
 def _finisher(dump: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     def finish(value: Any) -> Any:
         if isinstance(value, Output):
             return value
-        if isinstance(value, PARTS):
+        if isinstance(value, Part):
             return Output(None, (value,))
         if isinstance(value, list | tuple) and value and all(isinstance(v, PARTS) for v in value):
             return Output(None, tuple(value))
-        if dump is not None:
-            return dump(value)
-        if type(value) in _SCALARS:
+        if dump is None and type(value) in _SCALARS:
             return value
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_foreign)
+        try:
+            return dump(value) if dump is not None else _plain(value)
+        except Exception as exc:  # what a value does when it is written down is foreign code
+            _log.error("a %s was returned: it has no JSON form", type(value).__name__, exc_info=exc)
+            raise InvalidOutput(
+                "The tool returned something that is not JSON data. Use another tool."
+            ) from exc
 
     return finish
+
+
+def _plain(value: Any) -> Any:
+    return _listed(msgspec.to_builtins(value, str_keys=True, enc_hook=_foreign))
+
+
+def _listed(value: Any) -> Any:
+    """JSON knows no tuples."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return value
 
 
 def _foreign(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from toolpost.backends.python.calling import Function, constructor_arguments, described
+from toolpost.backends.python.calling import Function, constructor_arguments, defaults, described
 from toolpost.call import Call
 from toolpost.contracts import Health, Services
 from toolpost.errors import InvalidArguments
@@ -21,8 +21,8 @@ class Life:
     """``target`` is an instance or a class; a class is instantiated with what is provided."""
 
     def __init__(self, target: Any, services: Services) -> None:
-        self._class = target if inspect.isclass(target) else type(target)
-        self._instance = None if inspect.isclass(target) else target
+        self._class: Any = target if inspect.isclass(target) else type(target)
+        self._instance: Any = None if inspect.isclass(target) else target
         self._services = services
         self._ready = False
         self._once = asyncio.Lock()
@@ -35,7 +35,7 @@ class Life:
             return self._instance.run(**arguments)
 
         return msgspec.structs.replace(
-            described(run, self._class.signature, self._services),
+            described(run, self._class.signature, self._services, defaults(self._class.run)),
             is_async=inspect.iscoroutinefunction(self._class.run),
         )
 
@@ -44,7 +44,8 @@ class Life:
 
         async def alive(call: Call) -> Any:
             instance = await self._get_ready()
-            problems = tuple(instance.validate(call.arguments))
+            problems = instance.validate(call.arguments) or ()
+            problems = (problems,) if isinstance(problems, str) else tuple(problems)
             if problems:
                 faults = [{"at": "", "problem": problem} for problem in problems]
                 raise InvalidArguments("; ".join(problems), details={"faults": faults})
@@ -57,7 +58,7 @@ class Life:
             instance = await self._get_ready()
             health: Health = await instance.health()
             return health
-        except Exception as exc:  # whatever keeps it from answering is why it is not healthy
+        except Exception as exc:  # noqa: BLE001 - whatever keeps it from answering is why it is not healthy
             return Health(False, f"{type(exc).__name__}: {exc}")
 
     async def close(self) -> None:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-import json
 import logging
 import math
 import select
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -43,7 +42,6 @@ log: Final = logging.getLogger("toolpost.tools")
 
 _MAIN: Final = str(Path(__file__).with_name("child.py"))
 _CHUNK: Final = 16 * 1024
-_MAX_DEPTH: Final = 200
 _ENVELOPE: Final = 128 * 1024
 """What a frame may hold beside the output itself: an error's traceback, above all."""
 _LOG_EVENTS: Final = 1000
@@ -118,7 +116,7 @@ class Worker:
         self,
         key: int,
         target: Target,
-        arguments: dict[str, Any],
+        arguments: Mapping[str, Any],
         context: dict[str, Any] | None,
         on_event: OnEvent | None,
     ) -> asyncio.Future[Any] | None:
@@ -131,7 +129,7 @@ class Worker:
         if target.call_parameter is None and not target.described:
             context = None
         try:
-            body = _encode([number, key, arguments, context, where])
+            body = _encode((number, key, arguments, context, where))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArguments("The arguments are not plain JSON data.") from error
         if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
@@ -394,43 +392,9 @@ async def start_worker(plan: Plan) -> Worker:
     return worker
 
 
-_to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_from_json = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
-
-
-def _encode(frame: list[Any]) -> bytes:
-    return _to_json(frame).encode("utf-8", "surrogatepass")
-
-
-def _decode(body: bytes) -> Any:
-    text = body.decode("utf-8", "surrogatepass")
-    frame, end = _from_json(text)
-    if end != len(text):
-        raise ValueError("more than one value")
-    if text.count("[") + text.count("{") > _MAX_DEPTH:
-        _check_depth(frame)
-    return frame
-
-
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        inner: list[Any] = []
-        for item in level:
-            if type(item) is dict:
-                inner.extend(item.values())
-            elif type(item) is list:
-                inner.extend(item)
-        if not inner:
-            return
-        level = inner
-    raise ValueError("nested too deeply")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+"""Strict, exact in integers, and bounded in depth by itself."""
 
 
 def _settle(future: asyncio.Future[None]) -> None:

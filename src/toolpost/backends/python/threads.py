@@ -26,6 +26,7 @@ class Threads:
         self._room = asyncio.Semaphore(most)
         self._most_stranded = most_stranded
         self._idle: list[_Thread] = []
+        self._closed = False
         self.stranded = 0
 
     async def run(self, function: Callable[[], Any]) -> Any:
@@ -42,17 +43,23 @@ class Threads:
             try:
                 return await done
             except asyncio.CancelledError:
-                thread.strand()
+                if done.cancelled():  # else the thread is back: its tool raised this itself
+                    thread.strand()
                 raise
 
     def close(self) -> None:
+        """End the threads: the idle ones now, the others when they come back."""
+        self._closed = True
         while self._idle:
             self._idle.pop().inbox.put(None)
 
     def back(self, thread: _Thread, stranded: bool) -> None:
         if stranded:
             self.stranded -= 1
-        self._idle.append(thread)
+        if self._closed:
+            thread.inbox.put(None)
+        else:
+            self._idle.append(thread)
 
 
 class _Thread:
@@ -72,7 +79,7 @@ class _Thread:
             function, done, loop = job
             try:
                 value, failed = function(), None
-            except BaseException as exc:  # carried over to the loop, whatever it is
+            except BaseException as exc:  # noqa: BLE001 - carried over to the loop, whatever it is
                 value, failed = None, exc
             try:
                 loop.call_soon_threadsafe(self._settle, done, value, failed)

@@ -85,7 +85,7 @@ class WorkerPool:
     async def run(
         self,
         target: Target,
-        arguments: dict[str, Any],
+        arguments: Mapping[str, Any],
         *,
         context: dict[str, Any] | None = None,
         on_event: OnEvent | None = None,

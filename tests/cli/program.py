@@ -1,0 +1,96 @@
+"""The real program, run in a process of its own: piped, or in a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PROGRAM = (sys.executable, "-m", "toolpost.cli.main")
+_UNWANTED = ("TOOLPOST_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
+_TAKE_THE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_UNWANTED)}
+    return {**kept, "COLUMNS": "80", "TERM": "xterm", "PYTHONUTF8": "1", **more}
+
+
+def toolpost(
+    *words: str, cwd: Path, stdin: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=cwd,
+        input=stdin,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def json_of(*words: str, cwd: Path) -> Any:
+    """What a command prints with ``--json``."""
+    return json.loads(toolpost(*words, "--json", cwd=cwd).stdout)
+
+
+class Terminal:
+    """The program in a terminal of its own: what it writes, and keys to press."""
+
+    def __init__(self, *words: str, cwd: Path, **variables: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.written = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _TAKE_THE_TERMINAL, *PROGRAM, *words],
+            cwd=cwd,
+            env=environment(**variables),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def read_until(self, text: str, *, within: float = 30) -> None:
+        end = time.monotonic() + within
+        while text not in self.written:
+            assert self._read(end - time.monotonic()), f"never wrote {text!r}: {self.written!r}"
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    def ended(self, *, within: float = 30) -> int:
+        """Read to the end; the exit code."""
+        end = time.monotonic() + within
+        while self._read(end - time.monotonic()):
+            pass
+        return self.process.wait(max(0.1, end - time.monotonic()))
+
+    def _read(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, seconds))
+        try:
+            data = os.read(self._ours, 65536) if ready else b""
+        except OSError:  # the other end is closed
+            return False
+        self.written += data.decode(errors="replace")
+        return bool(data)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        os.close(self._ours)

@@ -1,0 +1,67 @@
+"""``toolpost config`` and ``toolpost plugins``: what is in force, what is installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import json_of, toolpost
+from toolpost.plugins import BUILT_IN
+
+
+@pytest.mark.req("NA-3")
+def test_every_setting_says_where_it_comes_from(project: Path) -> None:
+    with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
+        file.write("[backends.python]\nthreads = 8\n")
+    done = toolpost("config", "--json", cwd=project, TOOLPOST_BACKENDS__PYTHON__WORKERS="2")
+    settings = {
+        one["name"]: (one["value"], one["origin"]) for one in json.loads(done.stdout)["settings"]
+    }
+    assert settings["watch"] == (True, "default")
+    assert settings["backends.python.workers"] == (
+        2,
+        "environment TOOLPOST_BACKENDS__PYTHON__WORKERS",
+    )
+    assert settings["backends.python.threads"][0] == 8
+    assert settings["backends.python.threads"][1].startswith("toolpost.toml:6")
+    assert settings["backends.python.recycle_after"][1] == "default"
+    assert settings["sources"][1].startswith("toolpost.toml:3")
+
+
+def test_the_file_may_be_named(project: Path) -> None:
+    (project / "other.toml").write_text("watch = false\n", encoding="utf-8")
+    assert "false" in toolpost("--config", "other.toml", "config", cwd=project).stdout
+    assert (
+        json.loads(toolpost("config", "--json", cwd=project, TOOLPOST_CONFIG="other.toml").stdout)[
+            "file"
+        ]
+        == "other.toml"
+    )
+
+
+def test_what_looks_like_a_secret_is_not_printed(project: Path) -> None:
+    done = toolpost("config", cwd=project, TOOLPOST_EXTENSIONS__MAIL__API_KEY="hunter2")
+    assert done.returncode == 0
+    assert "hunter2" not in done.stdout and "(hidden)" in done.stdout
+
+
+def test_plugins_name_every_built_in_part(tmp_path: Path) -> None:
+    listed = {(one["socket"], one["name"]): one for one in json_of("plugins", cwd=tmp_path)}
+    assert {key: listed[key]["where"] for key in BUILT_IN} == dict(BUILT_IN)
+    assert {listed[key]["package"] for key in BUILT_IN} == {"toolpost"}
+
+
+def test_a_part_of_another_package_is_listed_with_its_version(tmp_path: Path) -> None:
+    about = tmp_path / "acme_tools-1.2.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: acme-tools\nVersion: 1.2\n", encoding="utf-8")
+    points = "[toolpost.extensions]\nquiet = acme:Quiet\n[toolpost.tools]\nacme = acme\n"
+    (about / "entry_points.txt").write_text(points, encoding="utf-8")
+    done = toolpost("plugins", "--json", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    ours = [one for one in json.loads(done.stdout) if one["package"] == "acme-tools"]
+    assert [(one["socket"], one["name"], one["version"]) for one in ours] == [
+        ("extensions", "quiet", "1.2"),
+        ("tools", "acme", "1.2"),
+    ]

@@ -1,0 +1,75 @@
+"""``toolpost doctor``: what works is tried, what does not is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import json_of, toolpost
+
+
+def verdicts(found: list[dict[str, str]]) -> dict[str, str]:
+    return {one["check"]: one["verdict"] for one in found}
+
+
+@pytest.mark.req("NA-7")
+def test_a_sound_project_has_nothing_that_fails(project: Path) -> None:
+    done = toolpost("doctor", "--json", cwd=project)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    told = verdicts(found)
+    for check in ("python", "config", "sources", "tools", "isolation process", "stopping"):
+        assert told[check] == "ok", found
+    stopping = next(one for one in found if one["check"] == "stopping")
+    assert "pid namespace" in stopping["found"] or "subreaper" in stopping["found"]
+
+
+@pytest.mark.req("NA-1")
+def test_every_tool_that_cannot_run_is_named_with_the_reason(project: Path) -> None:
+    with (project / "tools.yaml").open("a", encoding="utf-8") as file:
+        file.write(
+            "- {name: no_module, description: D., binding: {module: nowhere, function: f}}\n"
+            "- {name: no_function, description: D., "
+            "binding: {module: tools_of_the_test, function: f}}\n"
+            "- {name: no_kind, description: D., kind: phyton}\n"
+            "- {name: not_imported, description: D., isolation: inline, "
+            "binding: {module: nowhere, function: f}}\n"
+        )
+    done = toolpost("doctor", "--json", cwd=project)
+    assert done.returncode == 1
+    faults = {
+        one["check"]: one["found"] for one in json.loads(done.stdout) if one["verdict"] == "fail"
+    }
+    assert set(faults) == {
+        "tool no_module",
+        "tool no_function",
+        "tool no_kind",
+        "tool not_imported",
+    }
+    assert "No module named 'nowhere'" in faults["tool no_module"]
+    assert "has no attribute 'f'" in faults["tool no_function"]
+    assert "No module named 'nowhere'" in faults["tool not_imported"]
+
+
+def test_every_source_that_cannot_be_loaded_is_named(project: Path) -> None:
+    with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
+        for name in ("a", "b"):
+            file.write(f'[[sources]]\nkind = "files"\npaths = ["{name}.yaml"]\n')
+    told = verdicts(json_of("doctor", cwd=project))
+    assert told["source 2 (files)"] == told["source 3 (files)"] == "fail"
+    assert told["tools"] == "ok"
+
+
+def test_a_broken_config_is_a_finding_and_the_rest_is_still_tried(project: Path) -> None:
+    (project / "toolpost.toml").write_text("wach = 1\n", encoding="utf-8")
+    done = toolpost("doctor", cwd=project)
+    assert done.returncode == 1
+    assert "fail" in done.stdout and "did you mean 'watch'?" in " ".join(done.stdout.split())
+    assert "stopping" in done.stdout
+
+
+def test_no_config_is_a_warning(tmp_path: Path) -> None:
+    done = toolpost("doctor", "--json", cwd=tmp_path)
+    assert (done.returncode, verdicts(json.loads(done.stdout))["config"]) == (0, "warn")

@@ -1,0 +1,47 @@
+"""``toolpost init``: what it makes works at once, and nothing is ever lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.program import json_of, toolpost
+
+FILES = {"toolpost.toml", "tools.yaml", "my_tools.py"}
+
+
+def test_a_new_project_works_at_once(tmp_path: Path) -> None:
+    made = toolpost("init", "new/project", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "toolpost call add a=1 b=2" in made.stdout
+    folder = tmp_path / "new/project"
+    assert {file.name for file in folder.iterdir()} == FILES
+    assert {spec["name"] for spec in json_of("list", cwd=folder)} == {"add", "greet", "count_down"}
+    assert toolpost("call", "add", "a=1", "b=2", cwd=folder).stdout == "3\n"
+    assert toolpost("call", "greet", "name=42", cwd=folder).stdout == "Hello, 42!\n"
+    assert toolpost("call", "count_down", "start=1", cwd=folder).stdout == "Lift-off.\n"
+
+
+def test_a_file_that_is_there_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "tools.yaml").write_text("mine", encoding="utf-8")
+    done = toolpost("init", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "tools.yaml" in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["tools.yaml"]
+    assert (tmp_path / "tools.yaml").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_dangling_link_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").symlink_to(tmp_path / "elsewhere.py")
+    assert toolpost("init", cwd=tmp_path).returncode == 1
+    assert not (tmp_path / "elsewhere.py").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    done = toolpost("init", "file/below", cwd=tmp_path)
+    assert (done.returncode, done.stderr.startswith("error: ")) == (1, True)
+
+
+def test_init_as_json_names_the_files(tmp_path: Path) -> None:
+    made = json_of("init", "p", cwd=tmp_path)
+    assert (made["folder"], set(made["files"])) == (str(tmp_path / "p"), FILES)

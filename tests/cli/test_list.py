@@ -1,0 +1,64 @@
+"""``toolpost list``: grouped, filtered, and harmless to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import json_of, toolpost
+
+
+@pytest.mark.req("FG-6")
+def test_tools_are_grouped_by_category(project: Path) -> None:
+    lines = toolpost("list", cwd=project).stdout.splitlines()
+    heads = [line.strip() for line in lines if line[:1].strip() and len(line.split()) == 1]
+    assert [head for head in heads if "─" not in head] == ["file", "other", "web", "web\\x07"]
+    first = [line.split()[0] for line in lines if line.strip()]
+    assert first[first.index("other") + 1 : first.index("web")][:2] == ["add", "break"]
+
+
+@pytest.mark.req("FG-6", "UX-2")
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("--category", "web"), ["picture"]),
+        (("--tag", "maths"), ["add"]),
+        (("--tier", "0"), ["add"]),
+        (("--kind", "http"), []),
+    ],
+)
+def test_filters_leave_what_fits(project: Path, words: tuple[str, ...], names: list[str]) -> None:
+    assert [spec["name"] for spec in json_of("list", *words, cwd=project)] == names
+
+
+@pytest.mark.req("UX-1")
+def test_a_listing_has_no_bindings(project: Path) -> None:
+    listed = json_of("list", cwd=project)
+    assert len(listed) == 10
+    assert not any("binding" in spec for spec in listed)
+
+
+def test_no_tools_is_no_error_and_says_what_to_do(tmp_path: Path) -> None:
+    done = toolpost("list", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "toolpost init" in done.stderr
+
+
+def test_text_of_a_spec_is_neither_obeyed_nor_markup(project: Path) -> None:
+    shown = toolpost("list", cwd=project).stdout
+    assert "\\x1b[31m" in shown and "[bold]not" in shown and "\\u202e" in shown
+    assert not set(shown) & set("\x1b\x07\u202e")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("list",), ("show", "add"), ("show", "x" * 100), ("doctor",), ("config",), ("plugins",)],
+)
+def test_tables_fit_into_eighty_columns(project: Path, words: tuple[str, ...]) -> None:
+    more = f"- {{name: {'x' * 100}, description: {'y' * 200}, category: {'z' * 100}}}\n"
+    with (project / "tools.yaml").open("a", encoding="utf-8") as file:
+        file.write(more)
+    done = toolpost(*words, cwd=project)
+    assert done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80

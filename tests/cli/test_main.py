@@ -1,0 +1,169 @@
+"""The program as a whole: help, faults, exit codes, and what it costs to start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import toolpost as package
+from tests.cli.program import Terminal, environment, json_of, toolpost
+from toolpost.cli.main import COMMANDS, cli
+from toolpost.cli.reference import reference
+
+
+def test_help_lists_every_command_as_the_command_describes_itself() -> None:
+    root = click.Context(cli)
+    assert cli.list_commands(root) == list(COMMANDS)
+    for name, said in COMMANDS.items():
+        command = cli.get_command(root, name)
+        assert command is not None
+        assert (command.name, command.get_short_help_str(200)) == (name, said)
+    shown = CliRunner().invoke(cli, ["--help"]).output
+    assert all(name in shown and said.split(":")[0] in shown for name, said in COMMANDS.items())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_json(name: str) -> None:
+    shown = CliRunner().invoke(cli, [name, "--help"])
+    assert (shown.exit_code, "--json" in shown.output) == (0, True)
+
+
+def test_help_loads_neither_rich_nor_the_road() -> None:
+    program = (
+        "import sys; from toolpost.cli.main import status; status(['--help']);"
+        "print('loaded', *sorted({'rich', 'asyncio', 'msgspec', 'yaml'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "loaded"
+
+
+def test_every_public_name_is_found_when_it_is_first_used() -> None:
+    import_module("toolpost.tool")
+
+    assert {name for name in package.__all__ if getattr(package, name, None) is None} == set()
+    assert set(package._HOME) == set(package.__all__)
+    assert callable(package.tool), "the module of that name must not hide the function"
+
+
+def test_the_version_is_the_package_version(tmp_path: Path) -> None:
+    assert toolpost("--version", cwd=tmp_path).stdout == f"toolpost {package.__version__}\n"
+
+
+def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:
+    done = toolpost("lsit", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "No such command: 'lsit'. Did you mean 'list'?" in done.stderr
+
+
+def test_an_option_behind_the_command_is_told_where_to_go(tmp_path: Path) -> None:
+    done = toolpost("list", "--debug", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--debug goes before the command." in done.stderr
+
+
+def test_a_broken_config_is_one_line_with_its_place(project: Path) -> None:
+    (project / "toolpost.toml").write_text("wach = true\n", encoding="utf-8")
+    done = toolpost("list", cwd=project)
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.startswith("error: toolpost.toml:1")
+    assert "did you mean 'watch'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broken_spec_file_is_one_line_with_its_place(project: Path) -> None:
+    (project / "tools.yaml").write_text("- name: x\n  describtion: y\n", encoding="utf-8")
+    done = toolpost("list", cwd=project)
+    assert done.returncode == 65
+    assert "tools.yaml:2:" in done.stderr and "did you mean 'description'?" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_config_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    done = toolpost("--config", "no.toml", "list", cwd=tmp_path)
+    assert (done.returncode, "no.toml" in done.stderr) == (78, True)
+
+
+def test_a_missing_part_says_what_is_installed(project: Path) -> None:
+    (project / "toolpost.toml").write_text('[[sources]]\nkind = "fles"\n', encoding="utf-8")
+    done = toolpost("list", cwd=project)
+    assert done.returncode == 69
+    assert "did you mean 'files'?" in done.stderr
+
+
+def test_a_fault_of_ours_is_a_sentence_and_a_traceback_only_on_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from toolpost.cli import main
+
+    @click.command("broken")
+    def broken() -> None:
+        raise RuntimeError("impossible")
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: broken)
+    assert main.status(["list"]) == 70
+    said = capsys.readouterr().err
+    assert "Sorry" in said and "--debug" in said and "Traceback" not in said
+    assert main.status(["--debug", "list"]) == 70
+    assert "impossible" in capsys.readouterr().err
+
+
+def test_the_output_may_be_cut_off_by_its_reader(project: Path) -> None:
+    reader = subprocess.run(
+        f"{sys.executable} -m toolpost.cli.main list --json | true",
+        shell=True,
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert reader.stderr == ""
+
+
+def test_an_encoding_without_a_character_does_not_stop_the_program(project: Path) -> None:
+    done = toolpost("show", "add", cwd=project, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert (done.returncode, "\\u2192" in done.stdout) == (0, True)
+
+
+def test_colours_are_for_terminals_that_want_them(project: Path) -> None:
+    assert "\x1b[" not in toolpost("list", cwd=project).stdout
+    for words, variables, coloured in (
+        ((), {}, True),
+        (("--no-color",), {}, False),
+        ((), {"NO_COLOR": "1"}, False),
+    ):
+        with Terminal(*words, "list", cwd=project, **variables) as terminal:
+            assert terminal.ended() == 0
+            assert ("\x1b[1" in terminal.written) is coloured, terminal.written
+
+
+def test_many_specs_show_how_far_they_are_on_a_terminal(tmp_path: Path) -> None:
+    config = '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+    (tmp_path / "toolpost.toml").write_text(config, encoding="utf-8")
+    specs = "".join(f"- name: t{i}\n  description: Tool {i}.\n" for i in range(40_000))
+    (tmp_path / "tools.yaml").write_text(specs, encoding="utf-8")
+    with Terminal("list", "--tag", "none", cwd=tmp_path) as terminal:
+        assert terminal.ended() == 0
+        assert "loading tools" in terminal.written
+    assert json_of("list", "--tag", "none", cwd=tmp_path) == []
+
+
+def test_the_reference_has_every_command_option_and_exit_code() -> None:
+    text = reference()
+    assert all(f"## `toolpost {name}`" in text for name in COMMANDS)
+    assert all(word in text for word in ("--args-file", "--config", "`TIMEOUT`", "| 124 |"))
+    assert text == reference()

@@ -1,0 +1,85 @@
+"""The hand-written reference pages say what the code says: every name, and every default."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import toolpost
+from toolpost.backends.python.backend import Binding, PythonOptions
+from toolpost.config import Settings
+from toolpost.plugins import BUILT_IN
+from toolpost.sources import entrypoints, files, modules
+from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
+
+PAGES = Path(__file__).parent.parent / "docs" / "reference"
+_ROW = re.compile(r"^\| `(\w+)` \|(.*)\|$", re.M)
+_UNWRITTEN = {"input_schema": "no parameters"}
+"""Defaults that the page puts into words."""
+
+
+def rows(page: str, heading: str) -> dict[str, list[str]]:
+    """Name → the cells behind it, of the tables below one heading."""
+    text = "\n" + (PAGES / page).read_text(encoding="utf-8")
+    _, found, rest = text.partition(f"\n{heading}\n")
+    assert found, f"{page} has no {heading!r}"
+    section = re.split(r"^#", rest, maxsplit=1, flags=re.M)[0]
+    return {name: [c.strip() for c in cells.split(" | ")] for name, cells in _ROW.findall(section)}
+
+
+def defaults(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Name → the default of each field, as the pages write it."""
+    return {f.name: _UNWRITTEN.get(f.name) or _default(f) for f in msgspec.structs.fields(kind)}
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT:
+        value: Any = field.default_factory()
+    elif field.default is msgspec.NODEFAULT:
+        return "required"
+    else:
+        value = field.default
+    if isinstance(value, Limits | Permissions):
+        value = {}
+    return f"`{json.dumps(msgspec.to_builtins(value))}`"
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "kind"),
+    [
+        ("spec.md", "## ToolSpec", ToolSpec),
+        ("spec.md", "## limits", Limits),
+        ("spec.md", "## permissions", Permissions),
+        ("spec.md", "## retry", Retry),
+        ("spec.md", "## cache", Cache),
+        ("spec.md", "## The binding of a python tool", Binding),
+        ("config.md", "# Config", Settings),
+        ("config.md", "### files", files._Options),
+        ("config.md", "### modules", modules._Options),
+        ("config.md", "### entrypoints", entrypoints._Options),
+        ("config.md", "### python", PythonOptions),
+    ],
+)
+def test_a_table_has_every_field_with_its_default(
+    page: str, heading: str, kind: type[msgspec.Struct]
+) -> None:
+    written = {name: cells[1] for name, cells in rows(page, heading).items()}
+    assert written == defaults(kind)
+
+
+def test_every_built_in_source_and_backend_has_a_section() -> None:
+    text = (PAGES / "config.md").read_text(encoding="utf-8")
+    for socket, name in BUILT_IN:
+        if socket in ("sources", "backends"):
+            assert f"\n### {name}\n" in text, f"config.md says nothing of {socket} {name}"
+
+
+def test_every_public_name_is_on_the_page_and_no_other() -> None:
+    text = (PAGES / "python.md").read_text(encoding="utf-8")
+    listed = [name for name, _ in _ROW.findall(text)]
+    assert sorted(listed) == sorted(toolpost.__all__)

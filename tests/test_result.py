@@ -1,0 +1,196 @@
+"""Results: output or error, as data that travels, and what an exception becomes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.specs import texts, values
+from toolpost import (
+    Audio,
+    CallError,
+    Failure,
+    Image,
+    InvalidArguments,
+    InvalidOutput,
+    Metadata,
+    MissingPart,
+    RateLimited,
+    Resource,
+    Result,
+    Text,
+    TimedOut,
+    ToolFailed,
+)
+from toolpost.result import failure
+
+parts = st.one_of(
+    st.builds(Text, texts),
+    st.builds(Image, st.binary(max_size=9), st.sampled_from(["image/png", "image/jpeg"])),
+    st.builds(Audio, st.binary(max_size=9)),
+    st.builds(
+        Resource,
+        texts,
+        mime=st.none() | texts,
+        text=st.none() | texts,
+        data=st.none() | st.binary(max_size=9),
+    ),
+)
+failures = st.builds(
+    Failure,
+    code=st.sampled_from(["TIMEOUT", "VALIDATION_ERROR"]),
+    message=texts,
+    remedy=st.sampled_from(["stop", "wait"]),
+    retryable=st.booleans(),
+    effects=st.sampled_from(["none", "unknown", "done"]),
+    retry_after=st.none() | st.floats(0, 100),
+    details=st.none() | st.dictionaries(texts, values, max_size=2),
+)
+metadata = st.builds(
+    Metadata,
+    call_id=texts,
+    duration_ms=st.floats(0, 1e6),
+    attempts=st.integers(1, 3),
+    cached=st.booleans(),
+    warnings=st.lists(texts, max_size=2),
+    trail=st.lists(texts, max_size=2),
+    plan=st.none() | st.dictionaries(texts, values, max_size=2),
+)
+results = st.builds(
+    Result,
+    output=st.none() | values,
+    parts=st.lists(parts, max_size=3).map(tuple),
+    error=st.none() | failures,
+    metadata=metadata,
+)
+
+
+@given(results)
+def test_a_result_comes_back_from_json_as_it_was(result: Result) -> None:
+    assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+@pytest.mark.req("NA-5")
+def test_a_result_is_plain_data() -> None:
+    result = Result(
+        {"answer": 42},
+        (Text("hello"), Image(b"\x89PNG"), Resource("file:///a")),
+        None,
+        Metadata("c-1", 1.5, warnings=["old"]),
+    )
+    assert result.to_dict() == {
+        "success": True,
+        "output": {"answer": 42},
+        "parts": [
+            {"type": "text", "text": "hello"},
+            {"type": "image", "data": "iVBORw=="},
+            {"type": "resource", "uri": "file:///a"},
+        ],
+        "error": None,
+        "metadata": {"call_id": "c-1", "duration_ms": 1.5, "warnings": ["old"]},
+    }
+
+
+def test_success_is_the_absence_of_an_error() -> None:
+    error = failed(ToolFailed("no"))
+    assert Result(1).success
+    assert Result().success
+    assert not Result(error=error).success
+
+
+def test_a_result_does_not_change() -> None:
+    with pytest.raises(AttributeError):
+        Result(1).output = 2  # type: ignore[misc]
+
+
+# --- exceptions --------------------------------------------------------------------------------
+
+
+def failed(exc: Exception, effects: Any = "once") -> Failure:
+    return failure(exc, tool="t", call_id="c-1", effects=effects)
+
+
+def test_a_call_error_becomes_data_as_it_is() -> None:
+    error = RateLimited("Wait 3 s.", retry_after=3, details={"limit": 10})
+    assert failed(error) == Failure(
+        code="RATE_LIMITED",
+        message="Wait 3 s.",
+        remedy="wait",
+        retryable=True,
+        effects="none",
+        retry_after=3,
+        details={"limit": 10},
+    )
+
+
+@pytest.mark.parametrize(
+    ("exc", "code", "remedy", "effects"),
+    [
+        (MemoryError(), "RESOURCE_LIMIT", "other_tool", "unknown"),
+        (ConnectionRefusedError(), "UNAVAILABLE", "wait", "none"),
+        (ConnectionResetError(), "UNAVAILABLE", "wait", "unknown"),
+        (BrokenPipeError(), "UNAVAILABLE", "wait", "unknown"),
+        (TimeoutError(), "UNAVAILABLE", "wait", "unknown"),
+        (MissingPart("install it"), "UNAVAILABLE", "other_tool", "none"),
+        (KeyError("x"), "INTERNAL_ERROR", "other_tool", "unknown"),
+        (
+            ExceptionGroup("two", [ValueError(), KeyError()]),
+            "INTERNAL_ERROR",
+            "other_tool",
+            "unknown",
+        ),
+        (CallError("odd"), "INTERNAL_ERROR", "other_tool", "none"),
+        (TimedOut("late"), "TIMEOUT", "other_tool", "unknown"),
+        (InvalidArguments("a: missing"), "VALIDATION_ERROR", "fix_args", "none"),
+    ],
+    ids=lambda v: type(v).__name__ if isinstance(v, Exception) else None,
+)
+def test_every_exception_has_one_meaning(
+    exc: Exception, code: str, remedy: str, effects: str
+) -> None:
+    error = failed(exc)
+    assert (error.code, error.remedy, error.effects) == (code, remedy, effects)
+
+
+@pytest.mark.req("FM-6", "FM-10")
+def test_a_foreign_exception_is_in_the_log_and_not_in_the_result(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.ERROR, "toolpost.tools"):
+        error = failed(ValueError("password=hunter2 at /srv/secret.py"))
+    assert error.message == "Internal tool error. See logs for details."
+    assert "hunter2" not in repr(error)
+    assert "t failed (call c-1)" in caplog.text
+    assert "hunter2" in caplog.text
+
+
+def test_a_setup_error_says_what_is_missing_and_is_not_retried() -> None:
+    error = failed(MissingPart("Install it with: pip install x"))
+    assert error.message == "Install it with: pip install x"
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("exc", [ToolFailed("no"), InvalidOutput("no"), ValueError("no")])
+def test_a_tool_that_only_reads_has_no_effects_even_when_it_fails(exc: Exception) -> None:
+    assert failed(exc, effects="read").effects == "none"
+    assert failed(exc, effects="idempotent").effects != "none"
+
+
+@pytest.mark.parametrize("junk", [object(), float, {"x": object()}, "\ud800"])
+def test_details_that_are_no_json_are_left_out(
+    junk: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = failed(ToolFailed("no", details={"junk": junk}))
+    assert error.details is None
+    assert "details that are not JSON" in caplog.text
+    json.dumps(Result(error=error).to_dict())
+
+
+def test_details_may_hold_what_has_a_json_form() -> None:
+    error = failed(ToolFailed("no", details={"seen": (1, 2), "metadata": Metadata("c")}))
+    assert error.details == {"seen": [1, 2], "metadata": {"call_id": "c"}}

@@ -1,0 +1,166 @@
+"""The blocking bridge: the same tools for programs without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from toolpost import Executor, Injected, Progress, Registry, SourceError, sync, tool
+
+CONFIG = 'watch = false\n[[sources]]\nkind = "modules"\nmodules = ["{}"]\n'
+MODULE = '''
+from toolpost import tool
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Db:
+    answer = 42
+
+
+def executor() -> Executor:
+    return Executor(Registry([add]))
+
+
+def test_the_tools_of_a_config_are_called_without_a_loop(tmp_path: Path) -> None:
+    (tmp_path / "sync_tools.py").write_text(MODULE)
+    (tmp_path / "toolpost.toml").write_text(CONFIG.format("sync_tools"))
+    with sync.open(tmp_path / "toolpost.toml") as tools:
+        assert [s.name for s in tools.list()] == ["add"]
+        assert tools.execute("add", {"a": 1, "b": 2}).output == 3
+        assert tools.execute("add", {"a": "x", "b": 2}).error is not None
+        assert "add" in tools.registry
+
+
+def test_an_executor_of_ones_own_is_called_without_a_loop() -> None:
+    heard: list[Progress] = []
+    with sync.over(executor) as tools:
+        assert tools.execute("add", {"a": 1, "b": 2}, on_progress=heard.append).output == 3
+
+
+def test_what_a_program_provides_reaches_its_tools(tmp_path: Path) -> None:
+    @tool
+    async def ask(db: Injected[Db]) -> int:
+        """Ask."""
+        return db.answer
+
+    (tmp_path / "toolpost.toml").write_text("")
+    with sync.open(tmp_path / "toolpost.toml", provide={Db: Db()}) as tools:
+        tools.registry.add(ask)
+        assert tools.execute("ask").output == 42
+
+
+def test_many_threads_share_one_bridge() -> None:
+    outputs: list[int] = []
+    with sync.over(executor) as tools:
+
+        def work(n: int) -> None:
+            outputs.extend(tools.execute("add", {"a": n, "b": i}).output - i for i in range(20))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert sorted(outputs) == [n for n in range(4) for _ in range(20)]
+
+
+def test_inside_a_running_loop_it_is_refused() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="await the async API instead"), sync.over(executor):
+            raise AssertionError("entered")
+
+    asyncio.run(main())
+
+
+def test_a_bridge_from_outside_is_refused_inside_a_loop() -> None:
+    with sync.over(executor) as tools:
+
+        async def main() -> None:
+            with pytest.raises(RuntimeError, match="an event loop runs here"):
+                tools.execute("add", {"a": 1, "b": 2})
+
+        asyncio.run(main())
+        assert tools.execute("add", {"a": 1, "b": 2}).output == 3
+
+
+def test_a_fault_at_the_start_is_raised_and_no_thread_is_left(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text(CONFIG.format("not_there_at_all"))
+    with (
+        pytest.raises(SourceError, match="not_there_at_all"),
+        sync.open(tmp_path / "toolpost.toml"),
+    ):
+        raise AssertionError("entered")
+    assert "toolpost-sync" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_after_the_block_the_tools_are_closed() -> None:
+    with sync.over(executor) as tools:
+        pass
+    assert "toolpost-sync" not in [thread.name for thread in threading.enumerate()]
+    with pytest.raises(RuntimeError, match="use them inside the with block"):
+        tools.execute("add", {"a": 1, "b": 2})
+
+
+def test_what_is_raised_inside_the_block_passes_and_closes_the_tools() -> None:
+    with pytest.raises(ZeroDivisionError), sync.over(executor):
+        raise ZeroDivisionError
+    assert "toolpost-sync" not in [thread.name for thread in threading.enumerate()]
+
+
+PROGRAM = '''
+import asyncio, sys
+from toolpost import Executor, Registry, sync, tool
+
+@tool(timeout=60)
+async def wait() -> None:
+    """Wait for ever."""
+    print("started", flush=True)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        print("cancelled", flush=True)
+        raise
+
+with sync.over(lambda: Executor(Registry([wait]))) as tools:
+    try:
+        tools.execute("wait")
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        raise SystemExit(7)
+'''
+
+
+def test_ctrl_c_stops_the_tool_and_ends_the_program() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "started\n"
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+        child.wait()
+    assert sorted(out.split()) == ["cancelled", "interrupted"]
+    assert (child.returncode, err) == (7, "")
