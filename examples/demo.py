@@ -77,7 +77,8 @@ async def main() -> int:
 
 
 def step(title: str, code: str) -> None:
-    console.print(Panel(Syntax(code, "python", background_color="default"), title=title, title_align="left"))
+    shown = Syntax(code, "python", background_color="default")
+    console.print(Panel(shown, title=title, title_align="left"))
 
 
 def show(result: Result) -> None:

@@ -22,7 +22,9 @@ from pathlib import Path
 from toolpost.document import parse
 
 ROOT = Path(__file__).parent.parent
-_BLOCK = re.compile(r"(?:^<!-- (?P<note>[^>]*) -->\n+)?^```(?P<lang>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<note>[^>]*) -->\n+)?^```(?P<lang>\w*)\n(?P<body>.*?)^```$", re.M | re.S
+)
 LIMIT = 60
 
 

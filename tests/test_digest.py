@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.specs import values
 from toolpost.digest import canonical, digest
@@ -61,6 +61,7 @@ def test_another_process_computes_the_same_digest() -> None:
     assert done.stdout.strip() == digest(value)
 
 
+@settings(deadline=None)
 @given(values)
 def test_data_that_went_through_json_has_the_digest_it_had(value: object) -> None:
     assert digest(json.loads(json.dumps(value))) == digest(value)

@@ -316,7 +316,7 @@ async def test_arguments_that_are_no_mapping_are_refused(arguments: Any) -> None
 @pytest.mark.parametrize(
     "arguments",
     [{1: 2}, {"a": float("nan")}, {"a": object()}, {"a": {1, 2}}, {"a": b"1"}, {"a": "\ud800"}],
-    ids=repr,
+    ids=["key", "nan", "object", "set", "bytes", "surrogate"],
 )
 async def test_arguments_that_are_not_json_are_refused(arguments: Any) -> None:
     @tool

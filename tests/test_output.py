@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.specs import values
 from toolpost import (
@@ -37,6 +37,7 @@ def finish(value: Any, schema: Any = None, *, most: int = 1000) -> Any:
     return finisher(spec)(value)
 
 
+@settings(deadline=None)
 @given(values)
 def test_plain_data_without_a_schema_passes_as_it_is(value: Any) -> None:
     assert finish(value, most=10**9) == (value, ())

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.specs import names as some_names
@@ -239,6 +239,7 @@ def test_a_namespace_must_make_legal_names() -> None:
         Registry().add(add, namespace="my tools")
 
 
+@settings(deadline=None)
 @given(st.lists(some_names, max_size=8))
 def test_no_two_names_in_a_registry_look_alike(drawn: list[str]) -> None:
     registry = Registry()

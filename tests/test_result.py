@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.specs import texts, values
@@ -70,6 +70,7 @@ results = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(results)
 def test_a_result_comes_back_from_json_as_it_was(result: Result) -> None:
     assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
@@ -88,7 +89,7 @@ def test_a_result_is_plain_data() -> None:
         "output": {"answer": 42},
         "parts": [
             {"type": "text", "text": "hello"},
-            {"type": "image", "data": "iVBORw=="},
+            {"type": "image", "data": "iVBORw==", "mime": "image/png"},
             {"type": "resource", "uri": "file:///a"},
         ],
         "error": None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.specs import specs
 from toolpost import Cache, InvalidSpec, Limits, Permissions, Registry, Retry, ToolSpec
@@ -265,6 +265,7 @@ def test_an_empty_part_is_not_the_same_as_none() -> None:
     assert spec_from(retried.to_dict()) == retried
 
 
+@settings(deadline=None)
 @given(specs)
 def test_a_spec_comes_back_from_its_data_equal_and_with_its_digests(spec: ToolSpec) -> None:
     again = spec_from(json.loads(json.dumps(spec.to_dict())))
@@ -272,6 +273,7 @@ def test_a_spec_comes_back_from_its_data_equal_and_with_its_digests(spec: ToolSp
     assert (again.digest, again.public_digest) == (spec.digest, spec.public_digest)
 
 
+@settings(deadline=None)
 @given(specs)
 def test_whatever_is_a_spec_can_be_registered(spec: ToolSpec) -> None:
     assert Registry([spec]).get(spec.name) == spec

@@ -5,12 +5,19 @@ A tool is described once, as data; any kind of tool runs through one governed ca
 Each name is imported when it is first used: the command line's help and a worker process need few.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from toolpost.authoring import (
+        FunctionTool,
+        Tool,
+        ToolOptions,
+        create_tool,
+        tool,
+        validate_tool_input,
+        validate_tool_output,
+    )
     from toolpost.call import Call, Caller, Progress
     from toolpost.errors import (
         ApprovalDenied,
@@ -47,15 +54,6 @@ if TYPE_CHECKING:
     from toolpost.runtime import Runtime
     from toolpost.signature import Injected, Secret
     from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
-    from toolpost.tool import (
-        FunctionTool,
-        Tool,
-        ToolOptions,
-        create_tool,
-        tool,
-        validate_tool_input,
-        validate_tool_output,
-    )
 
 __version__ = "0.1.0"
 
@@ -132,7 +130,7 @@ _HOMES: Final = {
     "toolpost.runtime": "Runtime",
     "toolpost.signature": "Injected Secret",
     "toolpost.spec": "Cache Limits Permissions Retry ToolSpec",
-    "toolpost.tool": (
+    "toolpost.authoring": (
         "FunctionTool Tool ToolOptions create_tool tool validate_tool_input validate_tool_output"
     ),
 }
@@ -148,14 +146,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """Importing the module ``toolpost.tool`` must not hide the function ``tool``."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -83,6 +83,11 @@ class Call(msgspec.Struct, frozen=True):
         if self.on_progress is not None:
             self.on_progress(Progress(partial=output))
 
+    def with_arguments(self, arguments: dict[str, Any]) -> Call:
+        """The same call with other arguments, which a guard hands on; they are checked again."""
+        changed: Call = msgspec.structs.replace(self, arguments=arguments)
+        return changed
+
     def warn(self, text: str) -> None:
         """Put a warning into the result's metadata."""
         self.warnings.append(text)

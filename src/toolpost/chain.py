@@ -23,6 +23,8 @@ from toolpost.spec import ToolSpec
 
 _log = logging.getLogger("toolpost")
 _replace: Callable[..., Call] = msgspec.structs.replace
+Admit = Callable[[Any], dict[str, Any]]
+"""Arguments checked and filled in, or ``InvalidArguments``."""
 
 
 class _Everywhere(msgspec.Struct, frozen=True):
@@ -58,12 +60,12 @@ def as_arguments(arguments: object) -> Any:
 
 
 def guarded(
-    spec: ToolSpec, invoke: Walk, guards: Iterable[Extension], road: Road
+    spec: ToolSpec, invoke: Callable[[Admit], Walk], guards: Iterable[Extension], road: Road
 ) -> tuple[Walk, tuple[str, ...]]:
     """Admit, then the guards that apply to this tool, then invoke; and the guards' names."""
     admit = Schema(spec.input_schema, coerce=spec.coerce).admit
     rings = [(g.name, ring) for g in guards if (ring := g.bind(spec, road)) is not None]
-    walk = _invoking(admit, invoke)
+    walk = invoke(admit)
     for name, ring in reversed(rings):
         walk = _guarding(admit, ring, walk, name=name)
     return walk, tuple(name for name, _ in rings)
@@ -83,7 +85,7 @@ def refusing(why: Callable[[Call], Exception]) -> Walk:
     """A road that ends at once."""
 
     async def step(call: Call) -> Result:
-        return _failed(call, why(call), "road")
+        return failed(call, why(call), "road")
 
     return step
 
@@ -111,23 +113,6 @@ def metadata(call: Call, plan: dict[str, Any] | None = None) -> Metadata:
     return Metadata(call.call_id, 0.0, 1, False, call.warnings, call.trail, plan)
 
 
-Admit = Callable[[Any], dict[str, Any]]
-
-
-def _invoking(admit: Admit, invoke: Walk) -> Walk:
-    async def step(call: Call) -> Result:
-        try:
-            if call.arguments is not call.admitted:
-                arguments = admit(call.arguments)
-                if arguments is not call.arguments:
-                    call = _replace(call, arguments=arguments)
-            return await invoke(call)
-        except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
-            return _failed(call, exc, "road")
-
-    return step
-
-
 def _guarding(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
     """Arguments that have not passed the check, or that a guard before has put in the place of
     those that had, are checked first.
@@ -148,7 +133,7 @@ def _guarding(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
                 result = msgspec.structs.replace(result, metadata=metadata(call))
             return result
         except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
-            return _failed(call, exc, speaks)
+            return failed(call, exc, speaks)
 
     return step
 
@@ -173,7 +158,7 @@ def _watched(ring: Ring, inner: Walk, name: str) -> Walk:
             await ring(call, onward)
         except Exception as exc:  # noqa: BLE001 - an observer's failure is not the call's
             if not begun and isinstance(exc, CallError):
-                return _failed(call, exc, name)
+                return failed(call, exc, name)
             _log.error("the observer %s failed (call %s)", name, call.call_id, exc_info=exc)
         if not begun:
             await onward(call)
@@ -184,7 +169,7 @@ def _watched(ring: Ring, inner: Walk, name: str) -> Walk:
     return step
 
 
-def _failed(call: Call, exc: Exception, speaker: str) -> Result:
+def failed(call: Call, exc: Exception, speaker: str) -> Result:
     error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
     call.note(speaker, error.code)
     return Result(error=error, metadata=metadata(call))

@@ -19,7 +19,10 @@ Walk = Callable[[Call], Awaitable[Result]]
 """The rest of the road, as a ring sees it."""
 
 Ring = Callable[[Call, Walk], Awaitable[Result]]
-"""What stands around a call: raise to refuse, call the walk to go on, look at what comes back."""
+"""What stands around a call: raise to refuse, call the walk to go on, look at what comes back.
+
+Arguments are replaced, never changed in place: those of a replaced call are checked again.
+"""
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from time import monotonic
 from typing import Any, Self
 
@@ -174,7 +175,7 @@ class Executor:
             if self._deaf is None:
                 raise Unavailable("The executor is closed.", retryable=False, remedy="stop")
             bound.handle = self.backends[spec.kind].bind(*entry)
-            invoke = invoking(spec, bound.handle, self.strays)
+            invoke = partial(invoking, spec, bound.handle, self.strays)
             walk, guards = chain.guarded(spec, invoke, self.guards, self)
             bound.walk, observers = chain.observed(spec, walk, self.observers, self)
         except Exception as exc:  # noqa: BLE001 - fail closed: without its chain it does not run

@@ -10,8 +10,10 @@ import asyncio
 from time import monotonic
 from typing import Any
 
+import msgspec
+
 from toolpost.call import Call
-from toolpost.chain import metadata
+from toolpost.chain import Admit, failed, metadata
 from toolpost.contracts import Handle, Walk
 from toolpost.deadline import limited, timed_out
 from toolpost.output import finisher
@@ -19,20 +21,27 @@ from toolpost.result import Result
 from toolpost.spec import ToolSpec
 
 
-def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]]) -> Walk:
+def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], admit: Admit) -> Walk:
     """``strays`` collects runs that would not end when they were stopped."""
     limit, finish = spec.time_limit, finisher(spec)
 
     async def invoke(call: Call) -> Result:
-        seconds = limit
-        if call.deadline is not None:
-            seconds = min(limit, call.deadline - monotonic())
-            if seconds <= 0:
-                raise timed_out(0, effects="none")
-        if call.dry_run:
-            return Result(metadata=metadata(call, _plan(call, handle, seconds)))
-        output, parts = finish(await limited(handle(call), seconds, strays))
-        return Result(output, parts, None, metadata(call))
+        try:
+            if call.arguments is not call.admitted:
+                arguments = admit(call.arguments)
+                if arguments is not call.arguments:
+                    call = msgspec.structs.replace(call, arguments=arguments)
+            seconds = limit
+            if call.deadline is not None:
+                seconds = min(limit, call.deadline - monotonic())
+                if seconds <= 0:
+                    raise timed_out(0, effects="none")
+            if call.dry_run:
+                return Result(metadata=metadata(call, _plan(call, handle, seconds)))
+            output, parts = finish(await limited(handle(call), seconds, strays))
+            return Result(output, parts, None, metadata(call))
+        except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
+            return failed(call, exc, "road")
 
     return invoke
 

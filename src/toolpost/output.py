@@ -26,7 +26,7 @@ def finisher(spec: ToolSpec) -> Finish:
     expected = _scalar(spec.output_schema)
 
     def finish(value: Any) -> tuple[Any, tuple[Part, ...]]:
-        if type(value) is expected and _is_small(value):
+        if type(value) is expected and (expected is not int or -_WIDE < value < _WIDE):  # type: ignore[operator]
             return value, ()
         parts: tuple[Part, ...] = ()
         if type(value) is Output:

@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from toolpost.authoring import FunctionTool, Tool, tool
 from toolpost.contracts import Declared, Registered
 from toolpost.errors import InvalidSpec, NameTaken, ToolNotFound
 from toolpost.spec import ToolSpec, nearest
-from toolpost.tool import FunctionTool, Tool, tool
 from toolpost.verified import verified
 
 Listener = Callable[[frozenset[str]], None]

@@ -27,7 +27,7 @@ from toolpost.spec import Effects
 _log = logging.getLogger("toolpost.tools")
 
 
-class _Content(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+class _Content(msgspec.Struct, frozen=True, tag_field="type"):
     __toolpost_output__: ClassVar[bool] = True
 
 
@@ -45,7 +45,7 @@ class Audio(_Content, frozen=True, tag="audio"):
     mime: str = "audio/wav"
 
 
-class Resource(_Content, frozen=True, tag="resource"):
+class Resource(_Content, frozen=True, tag="resource", omit_defaults=True):
     """Something with an address; with neither text nor data it is a link."""
 
     uri: str

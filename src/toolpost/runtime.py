@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from toolpost.config import Config, find, origin
-from toolpost.contracts import Closes, Extension, Source, Tell
+from toolpost.contracts import Backend, Closes, Extension, Ring, Source, Tell
 from toolpost.errors import ConfigError, MissingPart, NameTaken, SetupError
 from toolpost.executor import Executor
 from toolpost.plugins import load
@@ -24,16 +24,28 @@ _log = logging.getLogger("toolpost")
 
 
 class Runtime:
-    """Everything a config names, open. ``problems`` says what is wrong with a source right now."""
+    """Everything a config names, open. ``problems`` says what is wrong with a source right now.
 
-    def __init__(self, config: Config, *, provide: Mapping[type, object] | None = None) -> None:
+    Rings of your own stand inside those that the config names.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        observers: Iterable[Extension | Ring] = (),
+        guards: Iterable[Extension | Ring] = (),
+        backends: Mapping[str, Backend] | None = None,
+        provide: Mapping[type, object] | None = None,
+    ) -> None:
         settings = config.settings
         self.config = config
         self.registry = Registry()
         self.executor = Executor(
             self.registry,
-            observers=[_extension(name, "observers", config) for name in settings.observers],
-            guards=[_extension(name, "guards", config) for name in settings.guards],
+            observers=[*_extensions("observers", config), *observers],
+            guards=[*_extensions("guards", config), *guards],
+            backends=backends,
             provide=provide,
             settings=settings.backends,
         )
@@ -46,10 +58,18 @@ class Runtime:
 
     @classmethod
     def open(
-        cls, path: str | Path | None = None, *, provide: Mapping[type, object] | None = None
+        cls,
+        path: str | Path | None = None,
+        *,
+        observers: Iterable[Extension | Ring] = (),
+        guards: Iterable[Extension | Ring] = (),
+        backends: Mapping[str, Backend] | None = None,
+        provide: Mapping[type, object] | None = None,
     ) -> Self:
         """From a config file; with no path, from ``toolpost.toml`` here."""
-        return cls(find(path), provide=provide)
+        return cls(
+            find(path), observers=observers, guards=guards, backends=backends, provide=provide
+        )
 
     async def start(self, tell: Tell = lambda done, total: None) -> None:
         """Load every source; the first that cannot be loaded stops it with its reason."""
@@ -148,13 +168,12 @@ def _told(broken: Exception) -> str:
     return str(broken) if isinstance(broken, SetupError) else repr(broken)
 
 
-def _extension(name: str, listed: str, config: Config) -> Extension:
-    options = config.settings.extensions.get(name, {})
-    with _placed(config, listed):
-        part = load("extensions", name)
-    with _placed(config, "extensions", name):
-        extension: Extension = part.from_config(options, config.base)
-    return extension
+def _extensions(listed: Literal["observers", "guards"], config: Config) -> Iterator[Extension]:
+    for name in getattr(config.settings, listed):
+        with _placed(config, listed):
+            part = load("extensions", name)
+        with _placed(config, "extensions", name):
+            yield part.from_config(config.settings.extensions.get(name, {}), config.base)
 
 
 @contextmanager

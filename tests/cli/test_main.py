@@ -51,7 +51,7 @@ def test_help_loads_neither_rich_nor_the_road() -> None:
 
 
 def test_every_public_name_is_found_when_it_is_first_used() -> None:
-    import_module("toolpost.tool")
+    import_module("toolpost.authoring")
 
     assert {name for name in package.__all__ if getattr(package, name, None) is None} == set()
     assert set(package._HOME) == set(package.__all__)

@@ -157,7 +157,9 @@ async def test_yaml_json_and_toml_say_the_same(tmp_path: Path, name: str, text: 
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
+)
 @given(drawn=st.lists(specs, max_size=3, unique_by=lambda s: s.name))
 def test_any_specs_come_back_from_a_file_as_they_were(
     tmp_path: Path, suffix: str, drawn: list[ToolSpec]

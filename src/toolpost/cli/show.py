@@ -119,11 +119,17 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
         ("effects", spec.effects),
         ("timeout", f"{spec.time_limit:g} s"),
         ("isolation", shown.isolation or ""),
-        ("approval", "a person is asked first" if spec.requires_approval else ""),
+        ("approval", _approval(shown) if spec.requires_approval else ""),
         ("road", road if shown.problem is None else ""),
         ("problem", shown.problem or ""),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _approval(shown: Shown) -> str:
+    if "approval" in shown.guards:
+        return "a person is asked first"
+    return "wanted by the spec; no approval guard is in force"
 
 
 def _print_parameters(screen: Any, found: list[Parameter]) -> None:

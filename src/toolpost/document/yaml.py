@@ -1,4 +1,4 @@
-"""YAML 1.2, core schema: built from parse events, so that nothing recurses and nothing is guessed."""
+"""YAML 1.2, core schema, built from parse events: nothing recurses and nothing is guessed."""
 
 from __future__ import annotations
 

@@ -35,21 +35,23 @@ def _fits(schema: Any, room: list[int], depth: int) -> bool:
         return False
     for key, value in schema.items():
         if key == "type":
-            if type(value) is not str or value not in _TYPES:
-                return False
+            good = type(value) is str and value in _TYPES
         elif key in _TEXTS:
-            if type(value) is not str:
-                return False
+            good = type(value) is str
         elif key == "properties":
-            if type(value) is not dict:
-                return False
-            for name, inner in value.items():
-                if type(name) is not str or not _fits(inner, room, depth - 1):
-                    return False
+            good = type(value) is dict and _properties_fit(value, room, depth)
         elif key == "items":
-            if not _fits(value, room, depth - 1):
-                return False
-        elif not _keyword_fits(key, value, schema):
+            good = _fits(value, room, depth - 1)
+        else:
+            good = _keyword_fits(key, value, schema)
+        if not good:
+            return False
+    return True
+
+
+def _properties_fit(properties: dict[Any, Any], room: list[int], depth: int) -> bool:
+    for name, inner in properties.items():
+        if type(name) is not str or not _fits(inner, room, depth - 1):
             return False
     return True
 

@@ -1,7 +1,7 @@
 """A function's signature as data: description, schemas, what is injected, the ways in and out.
 
-Above: ``tool.py``. Below: ``annotation`` (types), ``docstring`` (words), ``inject`` (markers). It
-refuses to call the function and to know what a tool is.
+Above: ``authoring.py``. Below: ``annotation`` (types), ``docstring`` (words), ``inject`` (markers).
+It refuses to call the function and to know what a tool is.
 """
 
 from __future__ import annotations
@@ -402,14 +402,19 @@ def _answer(annotation: Any) -> Form | None:
     if annotation is _EMPTY or annotation is Any or annotation is NoReturn:
         return None
     origin = get_origin(annotation)
-    if origin in _STREAMS or any(
-        getattr(one, "__toolpost_output__", False) for one in (annotation, *get_args(annotation))
-    ):
+    if origin in _STREAMS or _holds_output(annotation):
         return None
     try:
         return form(annotation, "serialization")
     except NoJsonForm as error:
         raise InvalidSpec(f"the return annotation: {error}; Any says nothing about it") from error
+
+
+def _holds_output(annotation: Any) -> bool:
+    """Whether a part of a result stands anywhere in a type: ``list[Image | Text]``."""
+    return bool(getattr(annotation, "__toolpost_output__", False)) or any(
+        _holds_output(one) for one in get_args(annotation)
+    )
 
 
 def _standalone(made: Form) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from toolpost.authoring import tool
 from toolpost.contracts import Backend, Extension, Ring
 from toolpost.errors import ToolFailed
 from toolpost.executor import Executor
 from toolpost.registry import Item, Registry
-from toolpost.tool import tool
 
 
 @tool(tier=0, effects="read")

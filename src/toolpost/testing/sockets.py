@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from toolpost.authoring import FunctionTool, tool
 from toolpost.call import Caller
 from toolpost.chain import as_extension
 from toolpost.contracts import Backend, Extension, Health, Ring, Sees
@@ -15,7 +16,6 @@ from toolpost.registry import Entry, Registry
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
 from toolpost.testing.report import NotApplicable, Report, must, reported
-from toolpost.tool import FunctionTool, tool
 
 _SPECS = tuple(
     ToolSpec(name=f"t{tier}_{effects}", description="A tool.", tier=tier, effects=effects)

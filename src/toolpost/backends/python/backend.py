@@ -108,14 +108,13 @@ class PythonBackend:
                 f"{spec.name!r} is an object with a state, which cannot go to another process: "
                 "use isolation: inline or thread, or a function"
             )
+        if function.provided:
+            raise InvalidSpec(
+                f"{spec.name!r} has {function.provided[0]!r} injected, which cannot go to another "
+                "process: make it async, or set isolation='thread' (which cannot be killed)"
+            )
         if not spec.binding:
             raise InvalidSpec(_NOT_IMPORTABLE.format(spec.name, isolation))
-        if function.live:
-            raise InvalidSpec(
-                f"{spec.name!r} asks for isolation: {isolation}, and the object it wants as "
-                f"{function.live[0]!r} cannot go to another process: set isolation='thread' "
-                "(which cannot be killed)"
-            )
         return self._bind_worker(spec, isolation, function)
 
     async def close(self) -> None:

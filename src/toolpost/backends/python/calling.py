@@ -36,8 +36,8 @@ class Function(msgspec.Struct, frozen=True):
     convert: Convert | None = None
     secrets: tuple[str, ...] = ()
     """The variables it wants injected."""
-    live: tuple[str, ...] = ()
-    """The parameters that want an object of this process."""
+    provided: tuple[str, ...] = ()
+    """The parameters that get a live object of this process."""
 
 
 def function_of(target: Any, services: Services) -> Function:
@@ -89,7 +89,7 @@ def described(
         not injected and signature.stays_json,
         convert,
         tuple(kind.name for kind in signature.injected.values() if isinstance(kind, Secret)),
-        tuple(name for name, kind in signature.injected.items() if _is_live(kind)),
+        tuple(name for name, kind in signature.injected.items() if _is_provided(kind)),
     )
 
 
@@ -138,6 +138,10 @@ def _injected_by(
     }
 
 
+def _is_provided(kind: Inject | Secret) -> bool:
+    return isinstance(kind, Inject) and not getattr(kind.type, "__toolpost_injected__", False)
+
+
 def _giver(name: str, kind: Inject | Secret, services: Services, otherwise: Any) -> Giver:
     if isinstance(kind, Secret):
         return lambda call: _secret(kind, services, otherwise)
@@ -155,10 +159,6 @@ def _giver(name: str, kind: Inject | Secret, services: Services, otherwise: Any)
         f"the parameter {name!r} wants a {wanted}, and nobody provides one: "
         f"Executor(registry, provide={{{wanted}: …}})"
     )
-
-
-def _is_live(kind: Inject | Secret) -> bool:
-    return isinstance(kind, Inject) and not getattr(kind.type, "__toolpost_injected__", False)
 
 
 def _secret(kind: Secret, services: Services, otherwise: Any) -> Any:

@@ -177,7 +177,9 @@ class Importer:
             code = SourceFileLoader("__mp_main__", path).get_code("__mp_main__")
             assert code is not None
             sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+            module.__dict__["__toolpost_loading__"] = True
             exec(code, module.__dict__)  # noqa: S102 - the parent's own script
+            del module.__dict__["__toolpost_loading__"]
             self.main[path] = module
         return self.main[path]
 
@@ -322,6 +324,8 @@ class Worker:
             "traceback": text,
         }
         errors = sys.modules.get("toolpost.errors")
+        if errors is not None and isinstance(error, errors.SetupError):
+            described["setup"] = text_of(error)
         if errors is not None and isinstance(error, errors.CallError):
             described["call_error"] = {
                 "code": error.code,

@@ -32,8 +32,8 @@ from toolpost.errors import (
     ResourceLimit,
     Unavailable,
 )
-from toolpost.result import Output, foreign_error
 from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
+from toolpost.result import Output, foreign_error
 
 OnEvent = Callable[[dict[str, Any]], None]
 """Hears ``log``, ``progress``, ``partial`` and ``warning`` events of one call, on the loop."""
@@ -424,6 +424,9 @@ def _failure(described: Any, target: Target, plan: Plan) -> CallError:
     if kind == "output":
         log.error("%s returned what is not plain JSON data: %s", name, described.get("message"))
         return InvalidOutput("The tool returned something that is not plain JSON data.")
+    if type(described.get("setup")) is str:
+        log.error("%s cannot run: %s", name, described["setup"])
+        return Unavailable(described["setup"], retryable=False, remedy="other_tool")
     told = _call_error(described.get("call_error"))
     if told is not None and kind != "import":
         return told

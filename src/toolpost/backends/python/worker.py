@@ -1,8 +1,9 @@
 """Warm Python workers: a function by reference, run in a process that can be killed.
 
 Above: ``backend.py``, for ``isolation: process``. Below: ``process.py`` keeps the
-processes, ``link.py`` speaks with one of them, ``child.py`` is what runs in it. It refuses to know specs and schemas: it
-gets plain JSON arguments and gives back plain JSON data, or raises one of ``errors.py``.
+processes, ``link.py`` speaks with one of them, ``child.py`` is what runs in it. It refuses to know
+specs and schemas: it gets JSON data as arguments and gives back JSON data, or raises one of
+``errors.py``.
 
 ::
 
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +35,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from toolpost.backends.python.link import OnEvent, Plan, Target, Worker, log, start_worker
-from toolpost.errors import CallError, Unavailable
+from toolpost.errors import CallError, MissingPart, Unavailable
 from toolpost.process import unhurried
 
 __all__ = ["DEFAULT_ENVIRONMENT", "OnEvent", "Target", "WorkerPool"]
@@ -144,6 +146,11 @@ class WorkerPool:
 
     async def _next_worker(self) -> Worker:
         """Wait for a worker, in the order of asking."""
+        if hasattr(sys.modules.get("__mp_main__"), "__toolpost_loading__"):
+            raise MissingPart(
+                "a worker loads this script to find its tools, and the script calls one while it "
+                "is being loaded: put that under if __name__ == '__main__':"
+            )
         if self._closed:
             raise Unavailable("The worker pool is closed.", retryable=False)
         waiter: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()

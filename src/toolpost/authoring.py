@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, TypedDict, Unpack, overload
 
 import msgspec
@@ -236,7 +237,7 @@ def _reference(function: Callable[..., Any]) -> dict[str, Any]:
     reference = {"module": module, "function": qualname}
     if module == "__main__":
         path = getattr(sys.modules["__main__"], "__file__", None)
-        if path is None:
+        if path is None or not Path(path).is_file():  # typed in, or piped in
             return {}
         reference["main"] = path
     return reference

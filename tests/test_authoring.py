@@ -314,7 +314,7 @@ def test_a_function_of_a_program_without_a_file_is_refused() -> None:
     assert done.stdout.startswith("'double' asks for isolation: process, and another process")
 
 
-@pytest.mark.parametrize("path", ["/srv/program.py", None])
+@pytest.mark.parametrize("path", [__file__, "<stdin>", None])
 def test_the_reference_of_a_programs_own_function_names_its_file(
     monkeypatch: pytest.MonkeyPatch, path: str | None
 ) -> None:
@@ -324,7 +324,7 @@ def test_the_reference_of_a_programs_own_function_names_its_file(
     own.__module__, own.__qualname__ = "__main__", "own"
     monkeypatch.setattr(sys.modules["__main__"], "__file__", path, raising=False)
     made = create_tool("own", "Mine.", own, input_schema={"type": "object"})
-    expected = {"module": "__main__", "function": "own", "main": path} if path else {}
+    expected = {"module": "__main__", "function": "own", "main": path} if path == __file__ else {}
     assert made.spec.binding == expected
 
 
