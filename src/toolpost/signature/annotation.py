@@ -134,9 +134,14 @@ def _of_class(annotation: Any, mode: Mode, above: tuple[Any, ...]) -> Form:
             values = [member.value for member in annotation]
             if values and all(type(value) in _JSON_SCALARS for value in values):
                 return Form(_enumerated(values), convert=annotation, dump=_enum_value)
-        if typing.is_typeddict(annotation):
+        if _is_typed_dict(annotation):
             return _of_typed_dict(annotation, mode, above)
     return _rich(annotation, mode)
+
+
+def _is_typed_dict(annotation: type) -> bool:
+    """One of ``typing`` or of ``typing_extensions``, which are not the same to Python."""
+    return issubclass(annotation, dict) and hasattr(annotation, "__required_keys__")
 
 
 def _enum_value(member: Any) -> Any:
