@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from toolpost.contracts import Mode
 from toolpost.document import read
 from toolpost.environ import variables
 from toolpost.errors import ConfigError, SourceError
@@ -34,6 +35,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     guards: tuple[str, ...] = ()
     extensions: dict[str, dict[str, Any]] = {}
     backends: dict[str, dict[str, Any]] = {}
+    store: dict[str, Any] = msgspec.field(default_factory=lambda: {"kind": "memory"})
+    state: str = ".toolpost"
+    mode: Mode = "standard"
     watch: bool = True
 
 

@@ -5,8 +5,9 @@ Parts import this file and nothing else of the road.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -114,6 +115,93 @@ class Backend(Protocol):
     def bind(self, spec: ToolSpec, target: object | None) -> Handle: ...
 
     async def close(self) -> None: ...
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A value under a key, and the version that a writer has to name to replace it."""
+
+    value: Any
+    version: int
+
+
+class Records(Protocol):
+    """Small shared state: JSON values by space and key, replaced only by who knows the version.
+
+    ``put`` with ``version=0`` creates, with a version replaces that one, with ``None`` writes in
+    any case; the value ``None`` deletes. It returns the new version, or ``None`` if somebody else
+    was first. What has outlived its ``ttl`` (seconds) is not there any more.
+    """
+
+    async def get(self, space: str, key: str) -> Record | None: ...
+
+    async def put(
+        self,
+        space: str,
+        key: str,
+        value: Any,
+        *,
+        version: int | None = None,
+        ttl: float | None = None,
+    ) -> int | None: ...
+
+    async def scan(
+        self, space: str, *, prefix: str = "", after: str = "", limit: int = 1000
+    ) -> Sequence[tuple[str, Record]]: ...
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a journal: ``number`` counts the lines of its writer from 1."""
+
+    writer: str
+    number: int
+    body: bytes
+    position: int = 0
+    """Where it stands in the journal as a whole, given by the journal."""
+
+
+class Journal(Protocol):
+    """Lines that are only ever added. ``append`` returns when they are on the disk."""
+
+    async def append(self, lines: Sequence[Line]) -> None: ...
+
+    async def read(
+        self, *, after: int = 0, limit: int = 1000, writer: str | None = None
+    ) -> Sequence[Line]: ...
+
+    async def head(self, writer: str) -> Line | None: ...
+
+
+class Store(Records, Journal, Protocol):
+    """Records and a journal in one place; ``open`` makes it ready, and may be called again."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Clock(Protocol):
+    """The time, so that tests can move it."""
+
+    def time(self) -> float: ...
+
+    def monotonic(self) -> float: ...
+
+
+Mode = Literal["strict", "standard", "permissive"]
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What an extension may need when it is made."""
+
+    records: Records
+    journal: Journal
+    clock: Clock
+    base: Path
+    """The folder of the config."""
+    state: Path
+    """The folder for what is kept: ``.toolpost``."""
+    mode: Mode
+    secret: Callable[[str], str | None]
 
 
 @runtime_checkable

@@ -20,13 +20,14 @@ from toolpost.spec import nearest, short
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-SOCKETS: Final = ("backends", "sources", "extensions")
+SOCKETS: Final = ("backends", "sources", "extensions", "stores")
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
         ("backends", "python"): "toolpost.backends.python.backend:PythonBackend",
         ("sources", "files"): "toolpost.sources.files:FilesSource",
         ("sources", "modules"): "toolpost.sources.modules:ModulesSource",
         ("sources", "entrypoints"): "toolpost.sources.entrypoints:EntryPointsSource",
+        ("stores", "memory"): "toolpost.stores.memory:MemoryStore",
     }
 )
 _EXTRAS: Final[Mapping[str, str]] = MappingProxyType({})

@@ -13,8 +13,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from toolpost.clock import SystemClock
 from toolpost.config import Config, find, origin
-from toolpost.contracts import Backend, Closes, Extension, Ring, Source, Tell
+from toolpost.contracts import (
+    Backend,
+    Closes,
+    Extension,
+    Ring,
+    Source,
+    Store,
+    Surroundings,
+    Tell,
+)
+from toolpost.environ import secret
 from toolpost.errors import ConfigError, MissingPart, NameTaken, SetupError
 from toolpost.executor import Executor
 from toolpost.plugins import load
@@ -41,10 +52,20 @@ class Runtime:
         settings = config.settings
         self.config = config
         self.registry = Registry()
+        self.store = _store(config)
+        around = Surroundings(
+            records=self.store,
+            journal=self.store,
+            clock=SystemClock(),
+            base=config.base,
+            state=config.base / settings.state,
+            mode=settings.mode,
+            secret=secret,
+        )
         self.executor = Executor(
             self.registry,
-            observers=[*_extensions("observers", config), *observers],
-            guards=[*_extensions("guards", config), *guards],
+            observers=[*_extensions("observers", config, around), *observers],
+            guards=[*_extensions("guards", config, around), *guards],
             backends=backends,
             provide=provide,
             settings=settings.backends,
@@ -73,6 +94,7 @@ class Runtime:
 
     async def start(self, tell: Tell = lambda done, total: None) -> None:
         """Load every source; the first that cannot be loaded stops it with its reason."""
+        await self.store.open()
         for source in self._sources:
             await self._load(source, tell)
         if self.config.settings.watch:
@@ -89,6 +111,7 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
         async with AsyncExitStack() as stack:  # one that fails does not keep the others open
+            stack.push_async_callback(self.store.close)
             for loaded in self._sources:
                 if isinstance(loaded.source, Closes):
                     stack.push_async_callback(loaded.source.close)
@@ -168,12 +191,26 @@ def _told(broken: Exception) -> str:
     return str(broken) if isinstance(broken, SetupError) else repr(broken)
 
 
-def _extensions(listed: Literal["observers", "guards"], config: Config) -> Iterator[Extension]:
+def _store(config: Config) -> Store:
+    options = dict(config.settings.store)
+    with _placed(config, "store"):
+        kind = options.pop("kind", None)
+        if not isinstance(kind, str):
+            raise ConfigError('the store has no kind; say kind = "memory", for example')
+        store: Store = load("stores", kind).from_config(
+            options, config.base / config.settings.state
+        )
+    return store
+
+
+def _extensions(
+    listed: Literal["observers", "guards"], config: Config, around: Surroundings
+) -> Iterator[Extension]:
     for name in getattr(config.settings, listed):
         with _placed(config, listed):
             part = load("extensions", name)
         with _placed(config, "extensions", name):
-            yield part.from_config(config.settings.extensions.get(name, {}), config.base)
+            yield part.from_config(config.settings.extensions.get(name, {}), around)
 
 
 @contextmanager
