@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -30,6 +31,7 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: bool = False
 
 
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 OWNER: Final = Caller("owner", owner=True)
 
 
@@ -70,6 +72,10 @@ class Call(msgspec.Struct, frozen=True):
     stopped: Callable[[], bool] | None = None
     admitted: dict[str, Any] | None = None
     """The arguments that passed the check; another object in ``arguments`` is checked again."""
+    ask: str | None = None
+    """Why a person must be asked first. Who has asked hands the call on without it: with it, the
+    tool does not run.
+    """
 
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None

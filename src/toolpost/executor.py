@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from toolpost import chain
 from toolpost.bound import Bound, closed
-from toolpost.call import OWNER, Call, Caller, Progress, new_call_id
+from toolpost.call import NOTHING, OWNER, Call, Caller, Progress, new_call_id
 from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services
 from toolpost.errors import ToolNotFound, Unavailable
 from toolpost.invoke import invoking
@@ -93,7 +93,7 @@ class Executor:
             working_dir,
             dry_run,
             phase if bound.spec.context_aware else None,
-            metadata or {},
+            metadata or NOTHING,
             key,
             grant,
             on_progress,
