@@ -44,8 +44,8 @@ STUBBORN = [
 ]
 
 
-def tool(name: str, *, call: str | None = None) -> Target:
-    return Target("worker_tools", name, (HERE,), call_parameter=call)
+def tool(name: str, *, call: bool = False) -> Target:
+    return Target("worker_tools", name, (HERE,), described=call)
 
 
 def make_pool(**changes: Any) -> WorkerPool:
@@ -170,8 +170,8 @@ async def test_a_tool_gets_its_call_and_reports_through_it(pool: WorkerPool) -> 
         "metadata": {"k": 1},
     }
     events = Events()
-    output = await pool.run(tool("report", call="call"), {}, context=context, on_event=events)
-    assert output == {**context, "caller": "me", "cancelled": False}
+    output = await pool.run(tool("report", call=True), {}, context=context, on_event=events)
+    assert output == {**context, "caller": "me", "admin": True, "spec": "tool", "cancelled": False}
     assert events == [
         {"type": "progress", "done": 1, "total": 2, "message": "half"},
         {"type": "partial", "output": "first piece"},
@@ -202,7 +202,7 @@ async def test_a_flood_of_prints_and_records_is_cut_and_the_tool_goes_on(pool: W
 async def test_partial_output_without_end_is_too_large() -> None:
     async with make_pool(max_output=1_000_000) as pool:
         with pytest.raises(OutputTooLarge):
-            await pool.run(tool("drown_in_parts", call="call"), {}, on_event=Events())
+            await pool.run(tool("drown_in_parts", call=True), {}, on_event=Events())
 
 
 async def test_a_listener_that_fails_does_not_harm_the_call(
@@ -219,7 +219,7 @@ async def test_events_of_a_call_that_is_over_reach_nobody(pool: WorkerPool, tmp_
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     late, next_events = Events(), Events()
-    target = tool("leaves_a_thread", call="call")
+    target = tool("leaves_a_thread", call=True)
     await pool.run(target, {"path": str(fifo)}, on_event=late)
     await asyncio.to_thread(fifo.write_text, "go on")
     await pool.run(tool("talk"), {}, on_event=next_events)
@@ -298,7 +298,7 @@ async def test_a_worker_that_dies_in_a_call_is_unavailable_at_once_and_replaced(
 
 async def test_a_worker_killed_from_outside_in_a_call_is_unavailable(kept: WorkerPool) -> None:
     events = Events()
-    target = tool("sleep_then_write", call="call")
+    target = tool("sleep_then_write", call=True)
     arguments = {"path": "/nonexistent", "seconds": 1000}
     running_call = asyncio.create_task(kept.run(target, arguments, on_event=events))
     await events.first()
@@ -397,7 +397,7 @@ async def test_a_cancelled_call_is_dead_with_every_descendant_before_it_raises(
 ) -> None:
     written, events = tmp_path / "written", Events()
     arguments = {"path": str(written), "seconds": 1000}
-    call = asyncio.create_task(kept.run(tool(name, call="call"), arguments, on_event=events))
+    call = asyncio.create_task(kept.run(tool(name, call=True), arguments, on_event=events))
     await events.first()
     with Watch(descendants(os.getpid())) as watch:
         assert len(watch.fds) >= 2
@@ -420,7 +420,7 @@ async def test_a_tool_killed_at_its_limit_never_does_what_it_would_have_done(
     with Watch(descendants(os.getpid())) as watch:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                target = tool("sleep_then_write", call="call")
+                target = tool("sleep_then_write", call=True)
                 await kept.run(target, {"path": str(written), "seconds": 3})
         assert watch.living() == set()
     assert not written.exists()
@@ -432,7 +432,7 @@ async def test_a_second_cancel_does_not_cut_the_killing_short(
     events = Events()
     arguments = {"path": str(tmp_path / "written"), "seconds": 1000}
     call = asyncio.create_task(
-        kept.run(tool("daemonises", call="call"), arguments, on_event=events)
+        kept.run(tool("daemonises", call=True), arguments, on_event=events)
     )
     await events.first()
     with Watch(descendants(os.getpid())) as watch:
@@ -465,7 +465,7 @@ async def main():
     for namespace in (True, False):
         pool = WorkerPool(python_path=sys.path, size=3, namespace=namespace)
         for name in ("sleep_then_write", "daemonises", "multiprocesses"):
-            target = Target("worker_tools", name, ({here!r},), call_parameter="call")
+            target = Target("worker_tools", name, ({here!r},), described=True)
             arguments = {{"path": "/nonexistent", "seconds": 1000}}
             tasks.append(asyncio.create_task(
                 pool.run(target, arguments, on_event=begun.put_nowait)))
@@ -549,7 +549,7 @@ async def test_a_lost_worker_is_replaced_before_it_is_asked_for(pool: WorkerPool
 async def test_closing_ends_open_and_waiting_calls_and_leaves_nothing() -> None:
     before = set(os.listdir("/proc/self/fd"))
     pool, events = make_pool(size=1), Events()
-    target = tool("daemonises", call="call")
+    target = tool("daemonises", call=True)
     arguments = {"path": "/nonexistent", "seconds": 1000}
     opened = asyncio.create_task(pool.run(target, arguments, on_event=events))
     await events.first()
@@ -586,7 +586,7 @@ async def test_many_calls_many_cancels_and_the_pool_is_sound(pool: WorkerPool) -
             return await pool.run(tool("add"), {"a": number, "b": 1})
         try:
             async with asyncio.timeout(0.05):
-                target = tool("sleep_then_write", call="call")
+                target = tool("sleep_then_write", call=True)
                 await pool.run(target, {"path": "/nonexistent", "seconds": 1000})
         except TimeoutError:
             return "stopped"
@@ -685,7 +685,7 @@ def test_calls_deaths_and_kills_work_on_uvloop_as_well(tmp_path: Path) -> None:
             with pytest.raises(Unavailable):
                 await pool.run(tool("die"), {"how": "kill"})
             begun, written = Events(), tmp_path / "written"
-            target = tool("daemonises", call="call")
+            target = tool("daemonises", call=True)
             arguments = {"path": str(written), "seconds": 1000}
             call = asyncio.create_task(pool.run(target, arguments, on_event=begun))
             await begun.first()

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from toolpost import Call
+
 served = 0
 kept: list[bytes] = []
 
@@ -118,7 +120,7 @@ def flood() -> str:
     return "done"
 
 
-def report(call: Any) -> dict[str, Any]:
+def report(call: Call) -> dict[str, Any]:
     call.progress(1, 2, "half")
     call.partial("first piece")
     call.warn("mind the gap")
@@ -127,15 +129,17 @@ def report(call: Any) -> dict[str, Any]:
         "call_id": call.call_id,
         "session_id": call.session_id,
         "caller": call.caller.id,
+        "admin": call.caller.roles == {"admin"},
+        "spec": call.spec.name,
         "dry_run": call.dry_run,
         "phase": call.phase,
         "working_dir": call.working_dir,
-        "metadata": call.metadata,
+        "metadata": dict(call.metadata),
         "cancelled": call.cancelled,
     }
 
 
-def drown_in_parts(call: Any) -> None:
+def drown_in_parts(call: Call) -> None:
     while True:
         call.partial("x" * 100_000)
 
@@ -154,31 +158,31 @@ nothing = 3
 # The stubborn ones: each says when it is under way, then would write a file much later.
 
 
-def sleep_then_write(call: Any, path: str, seconds: float) -> None:
+def sleep_then_write(call: Call, path: str, seconds: float) -> None:
     call.progress(0)
     time.sleep(seconds)
     Path(path).write_text("written")
 
 
-async def await_then_write(call: Any, path: str, seconds: float) -> None:
+async def await_then_write(call: Call, path: str, seconds: float) -> None:
     call.progress(0)
     await asyncio.sleep(seconds)
     Path(path).write_text("written")
 
 
-def blocked_in_c(call: Any, path: str, seconds: float) -> None:
+def blocked_in_c(call: Call, path: str, seconds: float) -> None:
     call.progress(0)
     ctypes.PyDLL(None).sleep(int(seconds))  # holds the interpreter lock
     Path(path).write_text("written")
 
 
-def blocked_in_regex(call: Any, path: str, seconds: float) -> None:
+def blocked_in_regex(call: Call, path: str, seconds: float) -> None:
     call.progress(0)
     re.match(r"(a+)+$", "a" * 60 + "b")
     Path(path).write_text("written")
 
 
-def swallows_everything(call: Any, path: str, seconds: float) -> None:
+def swallows_everything(call: Call, path: str, seconds: float) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     call.progress(0)
@@ -207,7 +211,7 @@ def detached() -> Iterator[bool]:
     yield False
 
 
-def daemonises(call: Any, path: str, seconds: float) -> None:
+def daemonises(call: Call, path: str, seconds: float) -> None:
     with detached() as grandchild:
         if grandchild:
             time.sleep(seconds)
@@ -216,7 +220,7 @@ def daemonises(call: Any, path: str, seconds: float) -> None:
     time.sleep(seconds)
 
 
-def multiprocesses(call: Any, path: str, seconds: float) -> None:
+def multiprocesses(call: Call, path: str, seconds: float) -> None:
     started = multiprocessing.Event()
     child = multiprocessing.Process(target=_write_later, args=(started, path, seconds))
     child.start()
@@ -252,7 +256,7 @@ def forks_and_comes_back(value: str) -> str:
     return value
 
 
-def leaves_a_thread(path: str, call: Any) -> str:
+def leaves_a_thread(path: str, call: Call) -> str:
     """The thread goes on reporting about a call that is over."""
 
     def go_on() -> None:

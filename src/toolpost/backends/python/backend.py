@@ -30,6 +30,7 @@ from toolpost.spec import Isolation, ToolSpec
 
 Check = Callable[[], Coroutine[Any, Any, Health]]
 _log = logging.getLogger("toolpost.tools")
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
 class PythonOptions(Options, frozen=True):
@@ -154,6 +155,8 @@ class PythonBackend:
             path=path,
             main_path=binding.main,
             described=not simple,
+            mapping=function is not None and function.mapping,
+            spec=None if simple else msgspec.json.encode(spec).decode(),
         )
         pool = self._pool(spec, (*binding.env, *(function.secrets if function else ())))
 
@@ -266,6 +269,10 @@ def _hear(call: Call) -> Callable[[dict[str, Any]], None]:
             case {"type": "warning"}:
                 call.warn(str(event.get("text")))
             case _:
-                _log.info("%s: %s", call.tool, event.get("text"), extra={"call_id": call.call_id})
+                level = _LEVELS.get(str(event.get("level")), logging.INFO)
+                source = event.get("logger") or event.get("stream")
+                cut = " …" if event.get("truncated") else ""
+                text = str(event.get("text")).rstrip("\n")
+                _log.log(level, "%s (%s): %s%s", call.tool, source, text, cut)
 
     return hear

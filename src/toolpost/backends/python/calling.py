@@ -38,12 +38,14 @@ class Function(msgspec.Struct, frozen=True):
     """The variables it wants injected."""
     provided: tuple[str, ...] = ()
     """The parameters that get a live object of this process."""
+    mapping: bool = False
+    """The arguments go in as one mapping."""
 
 
 def function_of(target: Any, services: Services) -> Function:
     """The function behind a tool that was written with ``@tool`` or ``create_tool``."""
     if target.signature is None:
-        return _taking_a_mapping(target.function, services)
+        return taking_a_mapping(target.function, services)
     return described(target.function, target.signature, services, defaults(target.function))
 
 
@@ -119,13 +121,25 @@ def _wanted(hint: Any, *, optional: bool) -> Inject | Secret:
     return Inject(getattr(hint, "__origin__", hint), optional)
 
 
-def _taking_a_mapping(function: Callable[..., Any], services: Services) -> Function:
-    injected = _injected_by(describe(function), services, defaults(function))
+def taking_a_mapping(function: Callable[..., Any], services: Services) -> Function:
+    """The function behind a tool of ``create_tool``: it gets the arguments, and what it asks for."""
+    signature = describe(function)
+    injected = _injected_by(signature, services, defaults(function))
 
     def call_it(call: Call) -> Any:
         return function(call.arguments, **{name: give(call) for name, give in injected.items()})
 
-    return Function(function, call_it, _finisher(None), _is_async(function), False, False)
+    return Function(
+        function,
+        call_it,
+        _finisher(None),
+        _is_async(function),
+        gives_data=False,
+        takes_json=False,
+        secrets=tuple(k.name for k in signature.injected.values() if isinstance(k, Secret)),
+        provided=tuple(name for name, kind in signature.injected.items() if _is_provided(kind)),
+        mapping=True,
+    )
 
 
 def _injected_by(

@@ -3,7 +3,7 @@
 Above: ``worker.py`` starts this file by its path and speaks to it over a socket pair, in frames
 of four bytes of length and as many of JSON. Below: the tools' modules, by name. It imports the
 standard library only, and little of it, so that a worker is warm soon and a tool pays for what the
-tool imports; ``calling.py`` comes in for the first tool whose signature is to be followed.
+tool imports; ``far.py`` comes in for the first tool whose signature is to be followed.
 
 To us:    [number, key, arguments, context or null, target or null]
 From us:  [0, "ready", null], then for each call any count of [number, "event", {…}],
@@ -22,7 +22,6 @@ import os
 import resource
 import site
 import sys
-import time
 import types
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -37,7 +36,6 @@ _CHUNK = 16 * 1024
 _LOG_EVENTS = 1000
 _LOG_TEXT = 8 * 1024
 _TRACEBACK = 64 * 1024
-_PROGRESS_EVERY = 0.02
 _LOOK_AT_MEMORY_EVERY = 64
 
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
@@ -87,50 +85,6 @@ class Wire:
             sent = os.write(self.fd, frame)
             while sent < len(frame):
                 sent += os.write(self.fd, memoryview(frame)[sent:])
-
-
-class Calling:
-    """The call that a tool is serving, as far as it can be known here."""
-
-    cancelled = False
-
-    def __init__(
-        self, wire: Wire, number: int, context: dict[str, Any], arguments: dict[str, Any]
-    ) -> None:
-        self._wire = wire
-        self.arguments = arguments
-        self._number = number
-        self._told = 0.0
-        caller = context.get("caller")
-        self.caller = types.SimpleNamespace(**caller) if isinstance(caller, dict) else caller
-        self.tool = context.get("tool")
-        self.call_id = context.get("call_id")
-        self.session_id = context.get("session_id")
-        self.dry_run = bool(context.get("dry_run", False))
-        self.phase = context.get("phase")
-        self.working_dir = context.get("working_dir")
-        self.key = context.get("key")
-        self.metadata = context.get("metadata") or {}
-
-    def progress(
-        self, done: float | None = None, total: float | None = None, message: str | None = None
-    ) -> None:
-        """Say how far the work is; more often than 50 times a second is not passed on."""
-        now = time.monotonic()
-        if now - self._told >= _PROGRESS_EVERY or (done is not None and done == total):
-            self._told = now
-            event = {"type": "progress", "done": done, "total": total, "message": message}
-            self._send(event)
-
-    def partial(self, output: Any) -> None:
-        """Hand over a piece of the output before the rest is there."""
-        self._send({"type": "partial", "output": output})
-
-    def warn(self, text: str) -> None:
-        self._send({"type": "warning", "text": str(text)})
-
-    def _send(self, event: dict[str, Any]) -> None:
-        self._wire.send(to_bytes([self._number, "event", event]))
 
 
 class Importer:
@@ -235,11 +189,8 @@ class Worker:
             return to_bytes([number, "error", self.describe(error, "import")])
         try:
             if target["described"]:
-                value = self.follow(function, Calling(self.wire, number, context or {}, arguments))
+                value = self.follow(function, number, context or {}, arguments)
             else:
-                if target["call_parameter"] is not None:
-                    call = Calling(self.wire, number, context or {}, arguments)
-                    arguments = {**arguments, target["call_parameter"]: call}
                 value = function(**arguments)
                 if hasattr(value, "__await__"):
                     value = self.wait_for(value)
@@ -250,12 +201,18 @@ class Worker:
         flush()
         return self.encode(number, value)
 
-    def follow(self, function: Any, call: Calling) -> Any:
+    def follow(
+        self, tool: Any, number: int, context: dict[str, Any], arguments: dict[str, Any]
+    ) -> Any:
         """Call a function as its signature says, and make data of what it returns."""
-        value = function.call(call)
+
+        def send(event: dict[str, Any]) -> None:
+            self.wire.send(to_bytes([number, "event", event]))
+
+        value = tool.function.call(tool.call(context, arguments, send))
         if hasattr(value, "__await__"):
             value = self.wait_for(value)
-        return function.finish(value)
+        return tool.function.finish(value)
 
     def encode(self, number: int, value: Any) -> bytes:
         try:
@@ -283,9 +240,9 @@ class Worker:
         if not callable(function):
             raise TypeError(f"{target['module']}.{target['qualname']} is not a function")
         if target["described"]:
-            from toolpost.backends.python.calling import function_from  # heavy: see above
+            from toolpost.backends.python.far import FarTool  # heavy: see above
 
-            function = function_from(found)
+            function = FarTool(found, mapping=target["mapping"], spec=target["spec"])
         if self.handler is None and "logging" in sys.modules:
             self.handler = forward_logging(self.log)
         self.functions[key] = function

@@ -57,16 +57,18 @@ class Target(msgspec.Struct, frozen=True):
 
     ``path`` are folders that are searched before all others, for this target alone.
     ``main_path`` is the script a function of ``__main__`` stands in (a ``python -m`` program is
-    better named by its module). ``call_parameter`` names the parameter that gets the call.
-    ``described``: the function's own signature says how arguments and output are converted.
+    better named by its module). ``described``: the function's own signature says how arguments and
+    output are converted and what is injected; ``mapping``: it takes its arguments as one mapping.
+    ``spec`` is the tool's, as JSON, for a function that asks for its call.
     """
 
     module: str
     qualname: str
     path: tuple[str, ...] = ()
     main_path: str | None = None
-    call_parameter: str | None = None
     described: bool = False
+    mapping: bool = False
+    spec: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -126,7 +128,7 @@ class Worker:
         """
         number = self._number + 1
         where = None if key in self._known else msgspec.structs.asdict(target)
-        if target.call_parameter is None and not target.described:
+        if not target.described:
             context = None
         try:
             body = _encode((number, key, arguments, context, where))
