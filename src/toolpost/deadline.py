@@ -26,6 +26,17 @@ GRACE = 1.0
 _Strays = set[asyncio.Task[Any]]
 
 
+_NOT_BEGUN = "it had not begun"
+
+
+def not_begun() -> asyncio.CancelledError:
+    """Raised by what was cancelled while it still waited for its turn: nothing has happened.
+
+    A class of its own would not do: ``asyncio.timeout`` knows a cancellation by its exact class.
+    """
+    return asyncio.CancelledError(_NOT_BEGUN)
+
+
 class _Alarm:
     """Cancels its task at the limit, and once more when the grace is over."""
 
@@ -57,7 +68,8 @@ class _Alarm:
         if self._task.cancelling() > self._before:  # somebody outside wants it, whatever came
             return asyncio.CancelledError()
         if self.rung:
-            return timed_out(self.seconds)
+            waited = isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,)
+            return timed_out(self.seconds, effects="none" if waited else "unknown")
         if exc is None:
             return timed_out(self.seconds, effects="done") if monotonic() > self.ends else None
         return None if _passes(exc) else RuntimeError(_GAVE_UP)

@@ -137,3 +137,16 @@ class Db:
 def queries(db: Injected[Db]) -> int:
     """Query the database."""
     return 1
+
+
+def warns_without_end(call: Call) -> int:
+    """Warn far more often and longer than anybody reads."""
+    for number in range(500):
+        call.warn(f"{number} " + "w" * 5_000)
+    return 1
+
+
+def fails_at_length(call: Call) -> int:
+    """Fail with more than a model can read."""
+    call.warn("careful")
+    raise ToolFailed("m" * 100_000, details={"d": "d" * 100_000})

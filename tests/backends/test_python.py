@@ -721,3 +721,22 @@ async def test_a_backend_without_services_runs_what_needs_none() -> None:
     assert await handle.health() == Health(True)
     await handle.close()
     await backend.close()
+
+
+@pytest.mark.parametrize("isolation", ["inline", "thread", "process"])
+async def test_what_a_tool_says_beside_its_output_is_bounded_wherever_it_runs(
+    isolation: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def result_of(function: str) -> Any:
+        async with Executor(Registry([reference(function, isolation=isolation)])) as executor:
+            return await executor.execute("it")
+
+    warned = await result_of("warns_without_end")
+    assert warned.output == 1
+    assert len(warned.metadata.warnings) == 101
+    assert warned.metadata.warnings[-1] == "There were more warnings; they are left out."
+    assert max(map(len, warned.metadata.warnings)) == 1_000
+    failed = await result_of("fails_at_length")
+    assert len(failed.error.message) <= 8 * 1024
+    assert failed.error.details is None
+    assert failed.metadata.warnings == ["careful"]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.backends import worker_tools
 from tests.processes import Watch, descendants, innermost, running
 from toolpost.backends.python.worker import Target, WorkerPool
+from toolpost.deadline import limited
 from toolpost.errors import (
     CallError,
     InternalError,
@@ -27,6 +28,7 @@ from toolpost.errors import (
     OutputTooLarge,
     RateLimited,
     ResourceLimit,
+    TimedOut,
     Unavailable,
 )
 
@@ -431,9 +433,7 @@ async def test_a_second_cancel_does_not_cut_the_killing_short(
 ) -> None:
     events = Events()
     arguments = {"path": str(tmp_path / "written"), "seconds": 1000}
-    call = asyncio.create_task(
-        kept.run(tool("daemonises", call=True), arguments, on_event=events)
-    )
+    call = asyncio.create_task(kept.run(tool("daemonises", call=True), arguments, on_event=events))
     await events.first()
     with Watch(descendants(os.getpid())) as watch:
         loop = asyncio.get_running_loop()
@@ -597,7 +597,49 @@ async def test_many_calls_many_cancels_and_the_pool_is_sound(pool: WorkerPool) -
     assert len(os.listdir("/proc/self/fd")) <= before + 2 * 8
 
 
+async def test_a_call_that_is_given_up_while_it_is_loaded_leaves_the_worker_loading(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "slow_import.py").write_text(
+        f"open({str(gate)!r}).read()\ndef answer():\n    return 42\n"
+    )
+    target = Target("slow_import", "answer", (str(tmp_path),))
+    async with make_pool(size=1) as pool, asyncio.timeout(30):
+        await pool.warm()
+        with pytest.raises(TimedOut) as given_up:
+            await limited(pool.run(target, {}), 0.1, set())
+        assert given_up.value.effects == "none"
+        await asyncio.to_thread(gate.write_text, "open")
+        assert await pool.run(target, {}) == 42
+
+
+async def test_a_call_that_is_given_up_while_it_waits_for_a_worker_has_had_no_effects(
+    tmp_path: Path,
+) -> None:
+    begun: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    async with make_pool(size=1) as pool, asyncio.timeout(30):
+        arguments = {"path": str(tmp_path / "file"), "seconds": 1000}
+        first = asyncio.create_task(
+            pool.run(tool("sleep_then_write", call=True), arguments, on_event=begun.put_nowait)
+        )
+        await begun.get()
+        with pytest.raises(TimedOut) as waited:
+            await limited(pool.run(tool("add"), {"a": 1, "b": 2}), 0.1, set())
+        assert waited.value.effects == "none"
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+
 # Surroundings
+
+
+async def test_what_a_call_changes_of_the_process_is_gone_for_the_next() -> None:
+    async with make_pool(size=1) as pool:
+        first = await pool.run(tool("where_am_i"), {})
+        assert await pool.run(tool("where_am_i"), {}) == first
 
 
 async def test_a_worker_sees_the_environment_it_is_given_and_no_other() -> None:

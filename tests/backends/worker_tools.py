@@ -283,11 +283,11 @@ def speaks_garbage(how: str) -> None:
         "wrong shape": b'{"a":1}',
         "wrong kind": b'[1,"hullo",null]',
         "wrong number": b'[77,"ok",null]',
-        "two values": b'[1,"ok",1][1,"ok",2]',
-        "not a number": b'[1,"ok",NaN]',
-        "not utf-8": b'[1,"ok","\xff"]',
-        "strange event": b'[1,"event",{"type":"x"}]',
-        "deep": b'[1,"ok",' + b"[" * 5000 + b"]" * 5000 + b"]",
+        "two values": b'[2,"ok",1][2,"ok",2]',
+        "not a number": b'[2,"ok",NaN]',
+        "not utf-8": b'[2,"ok","\xff"]',
+        "strange event": b'[2,"event",{"type":"x"}]',
+        "deep": b'[2,"ok",' + b"[" * 5000 + b"]" * 5000 + b"]",
     }
     _wire().sendall(len(bodies[how]).to_bytes(4, "big") + bodies[how])
     time.sleep(1000)
@@ -305,7 +305,7 @@ def hangs_up() -> None:
 
 def split_frame() -> None:
     """Answers in person, byte by byte, and then dies."""
-    body = json.dumps([1, "ok", "in pieces"]).encode()
+    body = json.dumps([2, "ok", "in pieces"]).encode()
     wire = _wire()
     for byte in len(body).to_bytes(4, "big") + body:
         wire.send(bytes([byte]))
@@ -314,8 +314,8 @@ def split_frame() -> None:
 
 def answers_after_events(count: int) -> None:
     """Events and the answer by hand, many at once, and death right behind them."""
-    event = json.dumps([1, "event", {"type": "partial", "output": "x" * 8000}]).encode()
-    answer = json.dumps([1, "ok", "after the events"]).encode()
+    event = json.dumps([2, "event", {"type": "partial", "output": "x" * 8000}]).encode()
+    answer = json.dumps([2, "ok", "after the events"]).encode()
     frames = b"".join(len(body).to_bytes(4, "big") + body for body in [*[event] * count, answer])
     wire = _wire()
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -330,3 +330,11 @@ def squares(method: str) -> list[int]:
 
 def _square(number: int) -> int:
     return number * number
+
+
+def where_am_i() -> list[str]:
+    """The folder and the environment; and changes both."""
+    seen = [os.getcwd(), os.environ.get("LEFT", "")]
+    os.chdir("/")
+    os.environ["LEFT"] = "behind"
+    return seen

@@ -36,7 +36,7 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 class PythonOptions(Options, frozen=True):
     """``[backends.python]``: worker processes a pool, calls a worker serves, threads in all."""
 
-    workers: int = 4
+    workers: int = 8
     recycle_after: int = 1000
     threads: int = 64
 
@@ -118,6 +118,9 @@ class PythonBackend:
             raise InvalidSpec(_NOT_IMPORTABLE.format(spec.name, isolation))
         return self._bind_worker(spec, isolation, function)
 
+    def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
+        return {"stranded_threads": ("", {"": self.threads.stranded})}
+
     async def close(self) -> None:
         self.threads.close()
         for pool in self._pools.values():
@@ -158,7 +161,7 @@ class PythonBackend:
             mapping=function is not None and function.mapping,
             spec=None if simple else msgspec.json.encode(spec).decode(),
         )
-        pool = self._pool(spec, (*binding.env, *(function.secrets if function else ())))
+        pool = self._pool(spec, where, (*binding.env, *(function.secrets if function else ())))
 
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
@@ -170,9 +173,12 @@ class PythonBackend:
 
         return PythonHandle(run, isolation, check=check)
 
-    def _pool(self, spec: ToolSpec, env: tuple[str, ...]) -> WorkerPool:
-        """Tools that need the same surroundings share their workers."""
-        key = (env, spec.limits.memory, spec.limits.output)
+    def _pool(self, spec: ToolSpec, where: Target, env: tuple[str, ...]) -> WorkerPool:
+        """Tools of one package that need the same surroundings share their workers: in one process
+        they could meddle with each other, so they must be of one trust.
+        """
+        package = where.module.partition(".")[0]
+        key = (package, where.path, env, spec.limits.memory, spec.limits.output)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = WorkerPool(

@@ -122,7 +122,7 @@ def _wanted(hint: Any, *, optional: bool) -> Inject | Secret:
 
 
 def taking_a_mapping(function: Callable[..., Any], services: Services) -> Function:
-    """The function behind a tool of ``create_tool``: it gets the arguments, and what it asks for."""
+    """The function behind a tool of ``create_tool``: it gets the arguments and what it asks for."""
     signature = describe(function)
     injected = _injected_by(signature, services, defaults(function))
 

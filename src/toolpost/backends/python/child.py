@@ -5,7 +5,8 @@ of four bytes of length and as many of JSON. Below: the tools' modules, by name.
 standard library only, and little of it, so that a worker is warm soon and a tool pays for what the
 tool imports; ``far.py`` comes in for the first tool whose signature is to be followed.
 
-To us:    [number, key, arguments, context or null, target or null]
+To us:    [number, key, null, null, target] to load it, then any count of
+          [number, key, arguments, context or null, null] to call it
 From us:  [0, "ready", null], then for each call any count of [number, "event", {…}],
           one of [number, "ok", value], [number, "output", {…}] or [number, "error", {…}],
           and perhaps [number, "retire", null]: replace me. Before the answer if a process was
@@ -155,6 +156,8 @@ class Worker:
         self.handler: Any = None
         self.loop: Any = None
         self.worn = False
+        self.folder = os.getcwd()  # noqa: PTH109 - pathlib is slow to import
+        self.environment = dict(os.environ)
         self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.start = resident()
 
@@ -176,9 +179,22 @@ class Worker:
             send(body)
             if self.has_grown():
                 send(b'[%d,"retire",null]' % number)
+            self.tidy()
+
+    def tidy(self) -> None:
+        """What a call changed of the process is not there for the next one."""
+        try:
+            moved = os.getcwd() != self.folder  # noqa: PTH109 - pathlib is slow to import
+        except OSError:
+            moved = True
+        if moved:
+            os.chdir(self.folder)
+        if os.environ != self.environment:
+            os.environ.clear()
+            os.environ.update(self.environment)
 
     def answer(
-        self, number: int, key: int, arguments: dict[str, Any], context: Any, target: Any
+        self, number: int, key: int, arguments: dict[str, Any] | None, context: Any, target: Any
     ) -> bytes:
         target = self.targets.setdefault(key, target)
         try:
@@ -187,6 +203,8 @@ class Worker:
             function = self.functions.get(key) or self.load(key, target)
         except BaseException as error:  # noqa: BLE001 - whatever an import raises is the answer
             return to_bytes([number, "error", self.describe(error, "import")])
+        if arguments is None:
+            return b'[%d,"ok",null]' % number
         try:
             if target["described"]:
                 value = self.follow(function, number, context or {}, arguments)
@@ -341,8 +359,8 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - on the way of every call, and suppress() is slow
             stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # the tool closed or replaced it: its business
+        except Exception:  # noqa: BLE001, S110 - the tool closed or replaced it: its business
+            pass
 
 
 def text_of(error: BaseException) -> str:

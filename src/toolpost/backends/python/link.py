@@ -90,7 +90,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._plan = plan
-        self._known: set[int] = set()
+        self.known: set[int] = set()
+        """The targets it has loaded."""
+        self._loading = -1
         self._number = 0
         self._answer: asyncio.Future[Any] | None = None
         self._target: Target | None = None
@@ -118,16 +120,17 @@ class Worker:
         self,
         key: int,
         target: Target,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, Any] | None,
         context: dict[str, Any] | None,
         on_event: OnEvent | None,
     ) -> asyncio.Future[Any] | None:
         """Send a call; the future gets the output or one of the call errors.
 
-        None if it cannot be sent any more: then the tool has certainly not run.
+        Without arguments the target is only loaded, which must come first. None if it cannot be
+        sent any more: then the tool has certainly not run.
         """
         number = self._number + 1
-        where = None if key in self._known else msgspec.structs.asdict(target)
+        where = msgspec.structs.asdict(target) if arguments is None else None
         if not target.described:
             context = None
         try:
@@ -136,12 +139,12 @@ class Worker:
             raise InvalidArguments("The arguments are not plain JSON data.") from error
         if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
             return None
-        self._known.add(key)
+        self._loading = key if arguments is None else -1
         self._number = number
         self._target = target
         self._on_event = on_event
         self._event_bytes = self._log_events = self._log_bytes = 0
-        self.calls += 1
+        self.calls += arguments is not None
         self.busy = True
         self._answer = answer = self._loop.create_future()
         return answer
@@ -257,6 +260,8 @@ class Worker:
         if answer is None or answer.done():
             return
         if kind == "ok":
+            if self._loading >= 0:
+                self.known.add(self._loading)
             answer.set_result(content)
             return
         assert self._target is not None
@@ -284,7 +289,7 @@ class Worker:
             if event["type"] == "log":
                 self._log_events += 1
             if self._event_bytes > self._plan.max_output:
-                self._condemn(_too_large(self._plan.max_output))
+                self._condemn(_too_large(self._plan.max_output, effects="unknown"))
             elif self._log_events <= _LOG_EVENTS:
                 self._tell(event)
 
@@ -404,8 +409,12 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _too_large(limit: int) -> OutputTooLarge:
-    return OutputTooLarge(f"The tool's output is larger than {limit} bytes. Ask for less.")
+def _too_large(limit: int, effects: Outcome = "done") -> OutputTooLarge:
+    return OutputTooLarge(
+        f"The output is larger than the limit, {limit:,} bytes. Ask for less at a time.",
+        effects=effects,
+        details={"limit": limit},
+    )
 
 
 def _out_of_memory(memory: int | None) -> ResourceLimit:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from toolpost.deadline import not_begun
 from toolpost.errors import Unavailable
 
 Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
@@ -35,7 +36,11 @@ class Threads:
                 f"{self.stranded} earlier calls were stopped but their threads still run. "
                 "Try again later; use isolation: process for tools that hang."
             )
-        async with self._room:
+        try:
+            await self._room.acquire()
+        except asyncio.CancelledError:
+            raise not_begun() from None
+        try:
             thread = self._idle.pop() if self._idle else _Thread(self)
             done = asyncio.get_running_loop().create_future()
             context = contextvars.copy_context()
@@ -46,6 +51,8 @@ class Threads:
                 if done.cancelled():  # else the thread is back: its tool raised this itself
                     thread.strand()
                 raise
+        finally:
+            self._room.release()
 
     def close(self) -> None:
         """End the threads: the idle ones now, the others when they come back."""
@@ -94,7 +101,9 @@ class _Thread:
             return
         if failed is None:
             done.set_result(value)
-        elif isinstance(failed, StopIteration):
-            done.set_exception(RuntimeError("the tool raised StopIteration"))
-        else:
+        elif isinstance(failed, Exception) and not isinstance(failed, StopIteration):
             done.set_exception(failed)
+        else:  # what the loop would take for its own end is only the tool's
+            error = RuntimeError(f"the tool raised {type(failed).__name__}")
+            error.__cause__ = failed
+            done.set_exception(error)

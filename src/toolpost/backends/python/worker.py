@@ -11,7 +11,8 @@ specs and schemas: it gets JSON data as arguments and gives back JSON data, or r
         total = await pool.run(Target("tools", "add"), {"a": 1, "b": 2})
 
 - A cancelled ``run`` (the caller went, or the limit passed) has killed the worker and every
-  process below it before it raises; another worker is started in its place meanwhile.
+  process below it before it raises; another worker is started in its place meanwhile. If the
+  function had not begun, nothing is killed.
 - One call at a time in a worker. Calls beyond ``size`` wait, first come first served.
 - A worker is replaced after ``recycle_after`` calls, when it has grown by ``growth`` bytes, when
   its memory ran out, and when a call leaves a process behind: what a tool starts is killed as
@@ -35,6 +36,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from toolpost.backends.python.link import OnEvent, Plan, Target, Worker, log, start_worker
+from toolpost.deadline import not_begun
 from toolpost.errors import CallError, MissingPart, Unavailable
 from toolpost.process import unhurried
 
@@ -46,6 +48,7 @@ DEFAULT_ENVIRONMENT: Final[Mapping[str, str]] = {
 }
 """What a worker sees if nothing else is said."""
 _CLOSE_LIMIT: Final = 10.0
+_LOAD_LIMIT: Final = 30.0
 
 
 class WorkerPool:
@@ -97,7 +100,9 @@ class WorkerPool:
         if key is None:
             key = self._keys[target] = len(self._keys)
         while True:
-            worker = self._idle.pop() if self._idle else await self._next_worker()
+            worker = self._idle.pop() if self._idle else None
+            if worker is None or key not in worker.known:
+                worker = await self._loaded(key, target, worker)
             try:
                 answer = worker.begin(key, target, arguments, context, on_event)
                 if answer is not None:  # else it died or retired while it was idle: take another
@@ -108,6 +113,41 @@ class WorkerPool:
                 raise
             finally:
                 self._release(worker)
+
+    async def _loaded(self, key: int, target: Target, worker: Worker | None) -> Worker:
+        """A worker that has the function. Importing may take longer than the call has: the import
+        goes on when the call is given up, and the next one finds it done.
+        """
+        try:
+            while True:
+                worker = worker or await self._next_worker()
+                if key in worker.known:
+                    return worker
+                loading = worker.begin(key, target, None, None, None)
+                if loading is not None:
+                    await self._load(worker, loading)
+                    return worker
+                self._release(worker)
+                worker = None
+        except asyncio.CancelledError:
+            raise not_begun() from None
+
+    async def _load(self, worker: Worker, loading: asyncio.Future[Any]) -> None:
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            timer = asyncio.get_running_loop().call_later(_LOAD_LIMIT, worker.child.kill_soon)
+
+            def done(_: asyncio.Future[Any]) -> None:
+                timer.cancel()
+                loading.exception()  # logged where it was made; nobody waits for it any more
+                self._release(worker)
+
+            loading.add_done_callback(done)
+            raise
+        except BaseException:
+            self._release(worker)
+            raise
 
     async def warm(self) -> None:
         """Have one worker ready before the first call; ``Unavailable`` if none will start."""
