@@ -9,6 +9,7 @@ run: .venv/.ready
 	@$(BIN)/python examples/demo.py
 
 test: .venv/.ready
+	@.ci/system-packages
 	$(BIN)/python -m pytest -n 2 $(TESTS)
 
 lint: .venv/.ready

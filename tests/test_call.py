@@ -164,6 +164,14 @@ def test_what_a_ring_says_is_in_the_trail() -> None:
     assert call.trail == ["policy: allow"]
 
 
+def test_a_trail_has_an_end() -> None:
+    call = a_call()
+    for _ in range(5_000):
+        call.note("policy", "x" * 5_000)
+    assert len(call.trail) == 1_000
+    assert max(map(len, call.trail)) == 1_000
+
+
 def test_a_thread_can_ask_whether_it_is_still_wanted() -> None:
     stopped = threading.Event()
     call = a_call(stopped=stopped.is_set)

@@ -16,6 +16,9 @@ from toolpost.config import Settings
 from toolpost.plugins import BUILT_IN
 from toolpost.sources import entrypoints, files, modules
 from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
+from toolpost.stores.memory import MemoryOptions
+from toolpost.stores.postgres import PostgresOptions
+from toolpost.stores.sqlite import SqliteOptions
 
 PAGES = Path(__file__).parent.parent / "docs" / "reference"
 _ROW = re.compile(r"^\| `(\w+)` \|(.*)\|$", re.M)
@@ -63,6 +66,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("config.md", "### modules", modules._Options),
         ("config.md", "### entrypoints", entrypoints._Options),
         ("config.md", "### python", PythonOptions),
+        ("config.md", "### memory", MemoryOptions),
+        ("config.md", "### sqlite", SqliteOptions),
+        ("config.md", "### postgres", PostgresOptions),
     ],
 )
 def test_a_table_has_every_field_with_its_default(
@@ -72,10 +78,10 @@ def test_a_table_has_every_field_with_its_default(
     assert written == defaults(kind)
 
 
-def test_every_built_in_source_and_backend_has_a_section() -> None:
+def test_every_built_in_source_backend_and_store_has_a_section() -> None:
     text = (PAGES / "config.md").read_text(encoding="utf-8")
     for socket, name in BUILT_IN:
-        if socket in ("sources", "backends"):
+        if socket in ("sources", "backends", "stores"):
             assert f"\n### {name}\n" in text, f"config.md says nothing of {socket} {name}"
 
 

@@ -129,6 +129,16 @@ def test_a_call_error_becomes_data_as_it_is() -> None:
     )
 
 
+def test_an_error_is_no_longer_than_a_model_can_read(caplog: pytest.LogCaptureFixture) -> None:
+    long = failed(ToolFailed("m" * 5_000_000, details={"d": "d" * 5_000_000}))
+    assert long.message == "m" * (8 * 1024 - 1) + "…"
+    assert long.details is None
+    assert "details that have 5,000,008 bytes" in caplog.text
+    brief = failed(ToolFailed("m" * 8_000, details={"d": "d" * 60_000}))
+    assert brief.message == "m" * 8_000
+    assert brief.details == {"d": "d" * 60_000}
+
+
 @pytest.mark.parametrize(
     ("exc", "code", "remedy", "effects"),
     [

@@ -22,6 +22,7 @@ from toolpost import (
     ToolSpec,
     tool,
 )
+from toolpost.backends.python.backend import PythonBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -129,13 +130,30 @@ async def test_what_a_program_provides_reaches_its_tools() -> None:
         assert (await tools.execute("ask")).output == 42
 
 
-async def test_the_settings_of_a_backend_reach_it() -> None:
-    declare("tools.yaml", "add")
-    configure(FILES.format("tools.yaml"), "[backends.python]\nworkrs = 1\n")
-    async with Runtime.open() as tools:
-        result = await tools.execute("add", {"a": 1, "b": 2})
-    assert result.error is not None
-    assert "backend python has no setting 'workrs'; did you mean 'workers'?" in result.error.message
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            "[backends.python]\nworkrs = 1\n",
+            "toolpost.toml:3:10: backend python has no setting 'workrs'; did you mean 'workers'?",
+        ),
+        ('[backends.python]\nworkers = "x"\n', "toolpost.toml:3:11: backend python workers: "),
+        ("[backends.nope]\nsize = 1\n", "toolpost.toml:3:8: no kind of tool 'nope' is installed"),
+    ],
+)
+async def test_a_wrong_table_of_a_backend_is_said_before_any_tool_needs_it(
+    table: str, said: str
+) -> None:
+    configure(table)
+    with pytest.raises((ConfigError, MissingPart)) as caught:
+        Runtime.open()
+    assert said in str(caught.value)
+
+
+async def test_the_table_of_a_backend_that_the_program_brings_is_its_own_business() -> None:
+    configure("[backends.own]\nsize = 1\n")
+    async with Runtime.open(backends={"own": PythonBackend()}) as tools:
+        assert tools.list() == ()
 
 
 # --- names -------------------------------------------------------------------------------------

@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from toolpost import Executor, Injected, Progress, Registry, SourceError, sync, tool
+from toolpost import (
+    Call,
+    Executor,
+    Injected,
+    Progress,
+    Registry,
+    Result,
+    SourceError,
+    sync,
+    tool,
+)
+from toolpost.contracts import Walk
 
 CONFIG = 'watch = false\n[[sources]]\nkind = "modules"\nmodules = ["{}"]\n'
 MODULE = '''
@@ -125,8 +136,10 @@ def test_what_is_raised_inside_the_block_passes_and_closes_the_tools() -> None:
 
 
 PROGRAM = '''
-import asyncio, sys
+import asyncio, threading
 from toolpost import Executor, Registry, sync, tool
+
+cancelled = threading.Event()
 
 @tool(timeout=60)
 async def wait() -> None:
@@ -135,7 +148,7 @@ async def wait() -> None:
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        print("cancelled", flush=True)
+        cancelled.set()
         raise
 
 with sync.over(lambda: Executor(Registry([wait]))) as tools:
@@ -143,6 +156,8 @@ with sync.over(lambda: Executor(Registry([wait]))) as tools:
         tools.execute("wait")
     except KeyboardInterrupt:
         print("interrupted", flush=True)
+        if cancelled.wait(20):  # while the tools are still open: it is Ctrl-C that stopped it
+            print("cancelled", flush=True)
         raise SystemExit(7)
 '''
 
@@ -162,5 +177,58 @@ def test_ctrl_c_stops_the_tool_and_ends_the_program() -> None:
     finally:
         child.kill()
         child.wait()
-    assert sorted(out.split()) == ["cancelled", "interrupted"]
+    assert out.split() == ["interrupted", "cancelled"]
     assert (child.returncode, err) == (7, "")
+
+
+FORKING = '''
+import os
+from toolpost import Executor, Registry, sync, tool
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+def answer(tools):
+    try:
+        return tools.execute("add", {"a": 1, "b": 2}).output
+    except RuntimeError as refused:
+        return refused
+
+with sync.over(lambda: Executor(Registry([add]))) as tools:
+    child = os.fork()
+    print("child" if child == 0 else "parent", answer(tools), flush=True)
+    if child:
+        os.waitpid(child, 0)
+        print("parent", answer(tools), flush=True)
+with sync.over(lambda: Executor(Registry([add]))) as tools:
+    print("again", answer(tools), flush=True)
+'''
+
+
+def test_a_forked_child_is_told_to_open_tools_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    refusal = "child these tools stayed with the parent: open them after the fork"
+    assert sorted(done.stdout.splitlines()) == ["again 3"] * 2 + [refusal] + ["parent 3"] * 2
+
+
+def test_rings_of_ones_own_stand_around_the_tools_of_a_config(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def look(call: Call, call_next: Walk) -> Result:
+        seen.append(call.tool)
+        return await call_next(call)
+
+    (tmp_path / "toolpost.toml").write_text("")
+    with sync.open(tmp_path / "toolpost.toml", observers=[look], guards=[look]) as tools:
+        tools.registry.add(add)
+        assert tools.execute("add", {"a": 1, "b": 2}).output == 3
+    assert seen == ["add", "add"]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from toolpost.spec import ToolSpec
+from toolpost.spec import ToolSpec, shortened
 
 
 class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,6 +33,10 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 OWNER: Final = Caller("owner", owner=True)
+_MOST_WARNINGS: Final = 100
+_MOST_STEPS: Final = 1000
+_MOST_SAID: Final = 1000
+"""Characters of one warning or of one step of the trail."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,12 +99,16 @@ class Call(msgspec.Struct, frozen=True):
         return changed
 
     def warn(self, text: str) -> None:
-        """Put a warning into the result's metadata."""
-        self.warnings.append(text)
+        """Put a warning into the result's metadata: a hundred at most, for a model reads them."""
+        if len(self.warnings) < _MOST_WARNINGS:
+            self.warnings.append(shortened(str(text), _MOST_SAID))
+        elif len(self.warnings) == _MOST_WARNINGS:
+            self.warnings.append("There were more warnings; they are left out.")
 
     def note(self, ring: str, said: str) -> None:
         """Put what a ring decided into the trail."""
-        self.trail.append(f"{ring}: {said}")
+        if len(self.trail) < _MOST_STEPS:  # a tool that has its call can reach this too
+            self.trail.append(shortened(f"{ring}: {said}", _MOST_SAID))
 
     @property
     def cancelled(self) -> bool:

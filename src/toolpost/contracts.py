@@ -61,7 +61,11 @@ class Source(Protocol):
 
 
 class Road(Protocol):
-    """What a ring may use to start a walk of its own: a fallback, an approver's edit."""
+    """What a ring may use to start a walk of its own: a fallback, an approver's edit.
+
+    ``bound`` tells the spec behind a name, as it would be called now; of a name that no tool has,
+    that of ``unknown``.
+    """
 
     async def rewalk(
         self,
@@ -71,6 +75,8 @@ class Road(Protocol):
         arguments: Mapping[str, Any] | None = None,
         grant: str | None = None,
     ) -> Result: ...
+
+    def bound(self, name: str) -> Registered: ...
 
 
 class Extension(Protocol):
@@ -87,6 +93,13 @@ class Sees(Protocol):
     """An extension may also say whether a caller may know that a tool exists."""
 
     def sees(self, caller: Caller, spec: ToolSpec) -> bool: ...
+
+
+@runtime_checkable
+class Hides(Protocol):
+    """One that sees may also say from which tools it keeps nobody: their calls do not ask it."""
+
+    def hides(self, spec: ToolSpec) -> bool: ...
 
 
 class Handle(Protocol):
@@ -129,7 +142,8 @@ class Records(Protocol):
 
     ``put`` with ``version=0`` creates, with a version replaces that one, with ``None`` writes in
     any case; the value ``None`` deletes. It returns the new version, or ``None`` if somebody else
-    was first. What has outlived its ``ttl`` (seconds) is not there any more.
+    was first. A version is never used twice. What has outlived its ``ttl`` (seconds) is not there
+    any more.
     """
 
     async def get(self, space: str, key: str) -> Record | None: ...
@@ -171,6 +185,13 @@ class Journal(Protocol):
     async def head(self, writer: str) -> Line | None: ...
 
 
+@runtime_checkable
+class Prunes(Protocol):
+    """A journal that can drop the lines of a writer that are numbered below ``before``."""
+
+    async def prune(self, writer: str, *, before: int) -> None: ...
+
+
 class Store(Records, Journal, Protocol):
     """Records and a journal in one place; ``open`` makes it ready, and may be called again."""
 
@@ -202,6 +223,17 @@ class Surroundings(msgspec.Struct, frozen=True):
     """The folder for what is kept: ``.toolpost``."""
     mode: Mode
     secret: Callable[[str], str | None]
+
+
+Gauges = Mapping[str, tuple[str, Mapping[str, float]]]
+"""Metric → (the name of its label or "", the label's value → the number)."""
+
+
+@runtime_checkable
+class Gauged(Protocol):
+    """An extension or a backend may tell how things stand right now, for the metrics."""
+
+    def gauges(self) -> Gauges: ...
 
 
 @runtime_checkable

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from toolpost.known import remember
+
 _HARMLESS = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TERM VIRTUAL_ENV SSL_CERT_FILE "  # noqa: SIM905 - words
     "SSL_CERT_DIR LD_LIBRARY_PATH PYTHONHASHSEED".split()
@@ -12,8 +14,11 @@ _HARMLESS = frozenset(
 
 
 def secret(name: str) -> str | None:
-    """A secret by the name of its variable."""
-    return os.environ.get(name)
+    """A secret by the name of its variable. It is redacted from then on, wherever it turns up."""
+    value = os.environ.get(name)
+    if value is not None:
+        remember(value)
+    return value
 
 
 def variables(prefix: str) -> Mapping[str, str]:

@@ -181,9 +181,10 @@ class Executor:
         except Exception as exc:  # noqa: BLE001 - fail closed: without its chain it does not run
             bound.retire()
             bound.walk = chain.refused(spec, exc, self.observers, self)
-            return bound
-        bound.rings = observers + guards
-        self._bound[name] = bound
+        else:
+            bound.rings = observers + guards
+            self._bound[name] = bound
+        bound.walk = chain.hidden(spec, bound.walk, self._judges, self._unknown.walk)
         if self.registry.entry(name) != entry:  # another thread has changed it meanwhile
             self._retire(frozenset((name,)))
         return bound

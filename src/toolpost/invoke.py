@@ -16,6 +16,7 @@ from toolpost.call import Call
 from toolpost.chain import Admit, failed, metadata
 from toolpost.contracts import Handle, Walk
 from toolpost.deadline import limited, timed_out
+from toolpost.errors import ApprovalRequired
 from toolpost.output import finisher
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
@@ -38,6 +39,8 @@ def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], adm
                     raise timed_out(0, effects="none")
             if call.dry_run:
                 return Result(metadata=metadata(call, _plan(call, handle, seconds)))
+            if call.ask is not None:  # nobody was asked; a grant is a word until a ring has read it
+                raise ApprovalRequired(call.ask)
             output, parts = finish(await limited(handle(call), seconds, strays))
             return Result(output, parts, None, metadata(call))
         except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
@@ -48,6 +51,7 @@ def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], adm
 
 def _plan(call: Call, handle: Handle, seconds: float) -> dict[str, Any]:
     """What would have happened, had it not been a dry run."""
+    asks = {} if call.ask is None else {"ask": call.ask}
     return {
         "tool": call.tool,
         "kind": call.spec.kind,
@@ -55,5 +59,6 @@ def _plan(call: Call, handle: Handle, seconds: float) -> dict[str, Any]:
         "effects": call.spec.effects,
         "tier": call.spec.tier,
         "timeout": seconds,
+        **asks,
         **getattr(handle, "about", {}),
     }

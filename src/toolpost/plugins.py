@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from toolpost.contracts import Backend, Services
+from toolpost.contracts import Backend, Gauged, Gauges, Services
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.spec import nearest, short
 
@@ -27,10 +27,27 @@ BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("sources", "files"): "toolpost.sources.files:FilesSource",
         ("sources", "modules"): "toolpost.sources.modules:ModulesSource",
         ("sources", "entrypoints"): "toolpost.sources.entrypoints:EntryPointsSource",
+        ("extensions", "audit"): "toolpost.extensions.audit:Audit",
+        ("extensions", "access"): "toolpost.extensions.access:Access",
+        ("extensions", "approval"): "toolpost.extensions.approval:Approval",
+        ("extensions", "cache"): "toolpost.extensions.cache:Cache",
+        ("extensions", "once"): "toolpost.extensions.once:Once",
+        ("extensions", "policy"): "toolpost.extensions.policy:Policy",
+        ("extensions", "metrics"): "toolpost.extensions.metrics:Metrics",
+        ("extensions", "rate"): "toolpost.extensions.rate:Rate",
+        ("extensions", "retry"): "toolpost.extensions.retry:Retry",
+        ("extensions", "log"): "toolpost.extensions.log:Log",
+        ("extensions", "sanitize"): "toolpost.extensions.sanitize:Sanitize",
+        ("extensions", "slots"): "toolpost.extensions.slots:Slots",
+        ("extensions", "trace"): "toolpost.extensions.trace:Trace",
         ("stores", "memory"): "toolpost.stores.memory:MemoryStore",
+        ("stores", "sqlite"): "toolpost.stores.sqlite:SqliteStore",
+        ("stores", "postgres"): "toolpost.stores.postgres:PostgresStore",
     }
 )
-_EXTRAS: Final[Mapping[str, str]] = MappingProxyType({})
+_EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {"asyncpg": "postgres", "opentelemetry": "otel", "cryptography": "seal"}
+)
 """Module of a missing import → the extra that brings it."""
 
 
@@ -95,6 +112,11 @@ class Backends:
         if backend is None:
             backend = self._made[kind] = load("backends", kind)(self._services)
         return backend
+
+    def gauges(self) -> Gauges:
+        """What those that were made tell of themselves."""
+        told = [made.gauges() for made in self._made.values() if isinstance(made, Gauged)]
+        return {metric: values for gauges in told for metric, values in gauges.items()}
 
     async def close(self) -> None:
         async with AsyncExitStack() as stack:  # one that fails does not keep the others open

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -22,9 +22,12 @@ from toolpost.errors import (
     SetupError,
     Unavailable,
 )
-from toolpost.spec import Effects
+from toolpost.spec import Effects, shortened
 
 _log = logging.getLogger("toolpost.tools")
+_MOST_MESSAGE: Final = 8 * 1024
+_MOST_DETAILS: Final = 64 * 1024
+"""Characters and bytes of an error: what a tool says goes to a model, whatever its length."""
 
 
 class _Content(msgspec.Struct, frozen=True, tag_field="type"):
@@ -148,7 +151,7 @@ def failure(exc: Exception, *, tool: str, call_id: str, effects: Effects) -> Fai
     error = exc if isinstance(exc, CallError) else _translated(exc, tool=tool, call_id=call_id)
     return Failure(
         code=error.code,
-        message=error.message,
+        message=shortened(error.message, _MOST_MESSAGE),
         remedy=error.remedy,
         retryable=error.retryable,
         effects="none" if effects == "read" else error.effects,
@@ -160,11 +163,15 @@ def failure(exc: Exception, *, tool: str, call_id: str, effects: Effects) -> Fai
 def _plain(details: Mapping[str, Any], *, tool: str) -> Mapping[str, Any] | None:
     """A tool may put anything into the details; doors can send only JSON."""
     try:
-        plain: Mapping[str, Any] = msgspec.json.decode(msgspec.json.encode(details))
-        return plain
+        text = msgspec.json.encode(details)
+        if len(text) <= _MOST_DETAILS:
+            plain: Mapping[str, Any] = msgspec.json.decode(text)
+            return plain
+        problem = f"have {len(text):,} bytes, more than {_MOST_DETAILS:,}"
     except (TypeError, ValueError, RecursionError):
-        _log.warning("%s failed with details that are not JSON: they are left out", tool)
-        return None
+        problem = "are not JSON"
+    _log.warning("%s failed with details that %s: they are left out", tool, problem)
+    return None
 
 
 def _translated(exc: Exception, *, tool: str, call_id: str) -> CallError:

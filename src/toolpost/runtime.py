@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from toolpost.contracts import (
 from toolpost.environ import secret
 from toolpost.errors import ConfigError, MissingPart, NameTaken, SetupError
 from toolpost.executor import Executor
+from toolpost.options import Options, options_from
 from toolpost.plugins import load
 from toolpost.registry import Entry, Registry, as_entry, renamed
 
@@ -50,6 +51,7 @@ class Runtime:
         provide: Mapping[type, object] | None = None,
     ) -> None:
         settings = config.settings
+        verify_backends(config, given=backends or {})
         self.config = config
         self.registry = Registry()
         self.store = _store(config)
@@ -185,6 +187,19 @@ class _Loaded:
 
     def named(self, entry: Entry) -> Entry:
         return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry
+
+
+def verify_backends(config: Config, *, given: Collection[str] = ()) -> None:
+    """Every ``[backends.…]`` table belongs to one that is installed, and says what that takes.
+
+    A backend is made when a tool first needs it, which is too late to hear of a wrong setting.
+    """
+    for name, table in config.settings.backends.items():
+        if name not in given:
+            with _placed(config, "backends", name):
+                options = getattr(load("backends", name), "options", None)
+                if isinstance(options, type) and issubclass(options, Options):
+                    options_from(table, options, f"backend {name}")
 
 
 def _told(broken: Exception) -> str:

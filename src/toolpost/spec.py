@@ -247,6 +247,11 @@ def short(value: object, most: int = 60) -> str:
     """A foreign text, cut to what a message can bear, with nothing in it that a terminal obeys."""
     cut = str(value)[: most + 1]
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
+    return shortened(text, most)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters; what was cut off leaves a mark."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

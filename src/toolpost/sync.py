@@ -3,19 +3,22 @@
 ``with toolpost.sync.open("toolpost.toml") as tools: tools.execute("add", {"a": 1, "b": 2})``
 
 One event loop in a thread of its own serves all callers; it ends with the ``with`` block. Inside a
-running event loop use the async API: blocking there would stop everything else, so it is refused.
+running event loop use the async API: blocking there would stop everything else, so it is refused;
+so is a forked child, which has no such thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from toolpost.contracts import Backend, Extension, Ring
 from toolpost.executor import Executor
 from toolpost.runtime import Runtime
 
@@ -34,10 +37,21 @@ class Tools:
 
 @contextmanager
 def open(  # noqa: A001 - as Runtime.open
-    path: str | Path | None = None, *, provide: Mapping[type, object] | None = None
+    path: str | Path | None = None,
+    *,
+    observers: Iterable[Extension | Ring] = (),
+    guards: Iterable[Extension | Ring] = (),
+    backends: Mapping[str, Backend] | None = None,
+    provide: Mapping[type, object] | None = None,
 ) -> Iterator[Tools]:
     """The tools of a config, blocking."""
-    with _serving(lambda: Runtime.open(path, provide=provide)) as tools:
+
+    def make() -> Runtime:
+        return Runtime.open(
+            path, observers=observers, guards=guards, backends=backends, provide=provide
+        )
+
+    with _serving(make) as tools:
         yield tools
 
 
@@ -64,6 +78,8 @@ def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
     thread.start()
     loop, ended = started.result()
 
+    home = os.getpid()
+
     async def enter() -> Executor | Runtime:
         return await make().__aenter__()
 
@@ -72,15 +88,19 @@ def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
         try:
             yield Tools(opened, loop)
         finally:
-            _blocking(opened.close, loop)()
+            if os.getpid() == home:
+                _blocking(opened.close, loop)()
     finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
+        if os.getpid() == home:
+            loop.call_soon_threadsafe(ended.set)
+            thread.join()
 
 
 def _blocking(
     function: Callable[P, Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop
 ) -> Callable[P, T]:
+    home = os.getpid()
+
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             asyncio.get_running_loop()
@@ -88,6 +108,8 @@ def _blocking(
             pass
         else:
             raise RuntimeError("an event loop runs here: await the async API instead")
+        if os.getpid() != home:
+            raise RuntimeError("these tools stayed with the parent: open them after the fork")
         if loop.is_closed():
             raise RuntimeError("these tools are closed: use them inside the with block")
         waiting = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Terminal, json_of, toolpost
+from tests.cli.program import PROGRAM, Terminal, environment, json_of, toolpost
 from tests.processes import Watch, descendants, running
 
 
@@ -27,6 +28,36 @@ def test_arguments_are_given_in_every_way(project: Path, words: tuple[str, ...])
     (project / "args.json").write_text('{"a": 1, "b": 2}', encoding="utf-8")
     done = toolpost("call", "add", *words, cwd=project, stdin='{"a": 1, "b": 2}')
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_standard_input_without_an_end_is_refused(project: Path) -> None:
+    within = 'ulimit -v 4000000; exec "$@"'  # a program that went on reading would take it all
+    with Path("/dev/zero").open("rb") as endless:
+        done = subprocess.run(
+            ["sh", "-c", within, "sh", *PROGRAM, "call", "add", "-"],
+            cwd=project,
+            env=environment(),
+            stdin=endless,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "standard input: larger than 16 MiB" in done.stderr
+
+
+def test_closed_standard_input_is_said(project: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM, "call", "add", "-"],
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "standard input is closed" in done.stderr) == (2, True)
 
 
 def test_integers_are_exact(project: Path) -> None:

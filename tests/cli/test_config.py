@@ -41,6 +41,14 @@ def test_the_file_may_be_named(project: Path) -> None:
     )
 
 
+def test_a_wrong_table_of_a_backend_is_refused_with_its_place(project: Path) -> None:
+    with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
+        file.write("[backends.nope]\nsize = 8\n")
+    done = toolpost("config", cwd=project)
+    assert done.returncode == 69
+    assert "toolpost.toml:6:8: no kind of tool 'nope' is installed" in done.stderr
+
+
 def test_what_looks_like_a_secret_is_not_printed(project: Path) -> None:
     done = toolpost("config", cwd=project, TOOLPOST_EXTENSIONS__MAIL__API_KEY="hunter2")
     assert done.returncode == 0

@@ -30,8 +30,11 @@ def test_help_lists_every_command_as_the_command_describes_itself() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_json(name: str) -> None:
-    shown = CliRunner().invoke(cli, [name, "--help"])
-    assert (shown.exit_code, "--json" in shown.output) == (0, True)
+    command = cli.get_command(click.Context(cli), name)
+    inner = list(command.commands) if isinstance(command, click.Group) else []
+    for words in [[name, one] for one in inner] or [[name]]:
+        shown = CliRunner().invoke(cli, [*words, "--help"])
+        assert (shown.exit_code, "--json" in shown.output) == (0, True), words
 
 
 def test_help_loads_neither_rich_nor_the_road() -> None:

@@ -9,9 +9,21 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from toolpost import Call, Caller, Denied, Result, ToolSpec, Unavailable
 from toolpost.contracts import Ring, Road, Walk
+from toolpost.extensions.access import Access, Grant
+from toolpost.extensions.approval import Approval, ApprovalOptions
+from toolpost.extensions.cache import Cache
+from toolpost.extensions.metrics import Metrics
+from toolpost.extensions.once import Once
+from toolpost.extensions.policy import Policy
+from toolpost.extensions.rate import Rate, RateOptions
+from toolpost.extensions.retry import Retry
+from toolpost.extensions.slots import Share, Slots
+from toolpost.extensions.trace import Trace
+from toolpost.stores.memory import MemoryStore
 from toolpost.testing import check_extension
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +96,10 @@ class NoRecordNoRun:
         return ring
 
 
+async def always_yes(request: object) -> bool:
+    return True
+
+
 OCCUPANTS = [
     plain_function,
     not_even_async,
@@ -93,6 +109,23 @@ OCCUPANTS = [
     Tiered(-1),
     Counts(),
     NoRecordNoRun(),
+    Access(),
+    Access(default=Grant()),
+    Policy("strict"),
+    Approval(MemoryStore()),
+    Approval(MemoryStore(), options=ApprovalOptions(mode="always")),
+    Approval(MemoryStore(), options=ApprovalOptions(mode="always"), ask=always_yes),
+    Cache(),
+    Once(MemoryStore()),
+    Slots(),
+    Slots(groups={"*": Share(concurrency=1, queue=0)}),
+    Retry(),
+    Rate(),
+    Rate(RateOptions(tools={"*": "1/h"}, callers={"*": "2/h"})),
+    Rate(RateOptions(tools={"*": "20/h"}, shared=True), records=MemoryStore()),
+    Metrics(),
+    Trace(),
+    Trace(TracerProvider(shutdown_on_exit=False)),
 ]
 
 

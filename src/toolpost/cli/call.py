@@ -23,7 +23,9 @@ from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.progress import Bar
 from toolpost.cli.saving import described, saved
 from toolpost.cli.terminal import err, json_text, out, print_json, safe
-from toolpost.result import Failure, Part, Resource, Result, Text
+from toolpost.document import MAX_BYTES
+from toolpost.errors import Cancelled
+from toolpost.result import Part, Resource, Result, Text, failure
 from toolpost.runtime import Runtime
 
 
@@ -99,7 +101,8 @@ def command(
     try:
         result = run(asked, _called(asked, wanted))
     except KeyboardInterrupt:
-        result = Result(error=_CANCELLED)
+        gone = Cancelled("The call was cancelled.")
+        result = Result(error=failure(gone, tool=name, call_id="", effects="once"))
     if result.error is not None:
         fail(result.error, tool=name, as_json=as_json, result=result)
     files = saved(result.parts, save, name) if save is not None else {}
@@ -110,18 +113,11 @@ def command(
 
 
 def _standard_input() -> str:
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed, so - stands for nothing.")
     if sys.stdin.isatty():
         err("Type a JSON object, then Ctrl-D.")
-    return sys.stdin.read()
-
-
-_CANCELLED = Failure(
-    code="CANCELLED",
-    message="The call was cancelled.",
-    remedy="stop",
-    retryable=False,
-    effects="unknown",
-)
+    return sys.stdin.read(MAX_BYTES + 1)  # one more than can be arguments, and it is refused
 
 
 async def _called(asked: Asked, wanted: Wanted) -> Result:

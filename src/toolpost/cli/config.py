@@ -19,6 +19,7 @@ from toolpost.config import Config, find
 from toolpost.errors import MissingPart
 from toolpost.options import Options
 from toolpost.plugins import BUILT_IN, load
+from toolpost.runtime import verify_backends
 
 _SECRET: Final = re.compile(r"secret|token|password|passwd|credential|api_?key|private_?key", re.I)
 DEFAULT: Final = "default"
@@ -40,6 +41,7 @@ def command(asked: Asked, *, as_json: bool) -> None:
     TOOLPOST_BACKENDS__PYTHON__WORKERS=8 (two underscores go one table down).
     """
     config = find(asked.config)
+    verify_backends(config)
     settings = list(in_force(config))
     if as_json:
         file = None if config.file is None else str(config.file)

@@ -2,7 +2,7 @@
 
 Above: the commands that need tools. Below: ``runtime.py``. While tools are loaded and called,
 what they print goes to standard error, so that standard output is the command's own; what they
-log is shown with ``--debug`` only.
+log is shown with ``--debug`` only, redacted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 
 from toolpost.cli.options import Asked
 from toolpost.cli.progress import Bar
-from toolpost.cli.terminal import safe
 from toolpost.config import Config, find
+from toolpost.extensions.log import setup
 from toolpost.runtime import Runtime
 
 T = TypeVar("T")
@@ -50,19 +50,9 @@ def once(config: Config) -> Config:
     return msgspec.structs.replace(config, settings=settings)
 
 
-class _Harmless(logging.Formatter):
-    """Tools log what they like; a terminal obeys none of it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return safe(super().format(record))
-
-
 def _hear_the_log(asked: Asked) -> None:
-    root = logging.getLogger()
     if not asked.debug:
-        root.addHandler(logging.NullHandler())  # else Python shows tracebacks of its own accord
+        # else Python shows tracebacks of its own accord
+        logging.getLogger().addHandler(logging.NullHandler())
         return
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Harmless("%(levelname)s %(name)s: %(message)s"))
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
+    setup(sys.stderr, form="people", logger="")

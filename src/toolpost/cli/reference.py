@@ -26,7 +26,11 @@ def reference() -> str:
     for name in cli.list_commands(root):
         found = cli.get_command(root, name)
         assert found is not None, "it is in the list"
-        parts.append(_command(click.Context(found, info_name=name, parent=root)))
+        ctx = click.Context(found, info_name=name, parent=root)
+        parts.append(_command(ctx))
+        if isinstance(found, click.Group):
+            inner = (click.Context(c, info_name=n, parent=ctx) for n, c in found.commands.items())
+            parts.extend(map(_command, inner))
     return "\n".join([*parts, _exits()])
 
 
@@ -49,6 +53,8 @@ def _text(written: str) -> str:
 def _options(ctx: click.Context) -> str:
     options = [p for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
     records = [option.get_help_record(ctx) for option in options]
+    if not any(records):
+        return ""
     rows = [f"| `{_cell(how)}` | {_cell(what)} |" for how, what in filter(None, records)]
     return "\n".join(["| option | |", "|---|---|", *rows, ""])
 

@@ -1,74 +1,33 @@
 """What reaches the terminal: text made harmless, JSON, tables that fit.
 
-Above: every command. Below: rich, which is imported when something needs it. It refuses to know
-what is printed; whoever wrote the text, no character of it is obeyed by a terminal and none of it
-is markup.
+Above: every command. Below: ``characters.py``, which makes text harmless, and rich, which is
+imported when something needs it. It refuses to know what is printed; whoever wrote the text, no
+character of it is obeyed by a terminal and none of it is markup.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from toolpost.characters import visible, visible_json
 from toolpost.cli.options import Asked
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-_OBEYED: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-_UNSEEN: Final = range(0xE0000, 0xE1000)  # tags and selectors: nothing to see, text to a model
-_JOINERS: Final = "\u200c\u200d"  # scripts and emoji need them, terminals do not obey them
-
-
 _LEAST: Final = 20
 """Columns that the wide ones of a table have at least."""
 
-
-class _Escapes(dict[int, str]):
-    """Code point → what stands for it, worked out when it is first met."""
-
-    def __init__(self, kept: str, *, for_json: bool) -> None:
-        super().__init__({ord(c): c for c in kept + _JOINERS})
-        self._for_json = for_json
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        if code in _UNSEEN or unicodedata.category(char) in _OBEYED:
-            char = json.dumps(char)[1:-1] if self._for_json else _escape(code)
-        self[code] = char
-        return char
-
-
-def _escape(code: int) -> str:
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-_TEXT: Final = _Escapes("\n\t", for_json=False)
-_JSON: Final = _Escapes("\n", for_json=True)
-_JSON[0x7F] = "\\u007f"  # json leaves this one alone
-
-
-def safe(text: str) -> str:
-    """The text, with whatever a terminal would obey made visible: escapes, controls, bidi marks."""
-    if text.isascii() and text.isprintable():
-        return text
-    return text.replace("\r\n", "\n").translate(_TEXT)
+safe: Final = visible
+json_text: Final = visible_json
 
 
 def one_line(text: str) -> str:
     """The first line of a text, harmless."""
     return safe(next((line.strip() for line in text.splitlines() if line.strip()), ""))
-
-
-def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """JSON that says exactly what the value is and is harmless to print."""
-    return json.dumps(value, ensure_ascii=False, indent=indent).translate(_JSON)
 
 
 def out(text: str) -> None:

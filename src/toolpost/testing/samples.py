@@ -56,6 +56,12 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
     def advance(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError("a clock does not go back")

@@ -19,8 +19,8 @@ from toolpost.backends.python import loading
 from toolpost.backends.python.calling import Function, function_from, function_of
 from toolpost.backends.python.here import Run, inline, threaded
 from toolpost.backends.python.life import Life
+from toolpost.backends.python.pool import Target, WorkerPool
 from toolpost.backends.python.threads import Threads
-from toolpost.backends.python.worker import Target, WorkerPool
 from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
 from toolpost.environ import for_child

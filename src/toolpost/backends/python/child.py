@@ -1,6 +1,6 @@
-"""The far side of ``worker.py``: a warm process that runs one call after the other.
+"""The far side of ``pool.py``: a warm process that runs one call after the other.
 
-Above: ``worker.py`` starts this file by its path and speaks to it over a socket pair, in frames
+Above: ``pool.py`` starts this file by its path and speaks to it over a socket pair, in frames
 of four bytes of length and as many of JSON. Below: the tools' modules, by name. It imports the
 standard library only, and little of it, so that a worker is warm soon and a tool pays for what the
 tool imports; ``far.py`` comes in for the first tool whose signature is to be followed.
@@ -139,7 +139,7 @@ class Importer:
         return self.main[path]
 
 
-class Worker:
+class Server:
     """Takes requests from the wire, one at a time, until the wire closes."""
 
     def __init__(self, wire: Wire, *, max_output: int, growth: int, base: list[str]) -> None:
@@ -407,9 +407,9 @@ def main(argv: list[str]) -> None:
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
-    worker = Worker(wire, max_output=int(argv[2]), growth=int(argv[3]), base=base)
+    server = Server(wire, max_output=int(argv[2]), growth=int(argv[3]), base=base)
     wire.send(b'[0,"ready",null]')
-    worker.serve()
+    server.serve()
 
 
 if __name__ == "__main__":

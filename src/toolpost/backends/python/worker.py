@@ -1,275 +1,474 @@
-"""Warm Python workers: a function by reference, run in a process that can be killed.
+"""One worker process as its pool sees it: send a call, hear events, get the answer.
 
-Above: ``backend.py``, for ``isolation: process``. Below: ``process.py`` keeps the
-processes, ``link.py`` speaks with one of them, ``child.py`` is what runs in it. It refuses to know
-specs and schemas: it gets JSON data as arguments and gives back JSON data, or raises one of
-``errors.py``.
-
-::
-
-    async with WorkerPool(python_path=sys.path, memory=512 << 20) as pool:
-        total = await pool.run(Target("tools", "add"), {"a": 1, "b": 2})
-
-- A cancelled ``run`` (the caller went, or the limit passed) has killed the worker and every
-  process below it before it raises; another worker is started in its place meanwhile. If the
-  function had not begun, nothing is killed.
-- One call at a time in a worker. Calls beyond ``size`` wait, first come first served.
-- A worker is replaced after ``recycle_after`` calls, when it has grown by ``growth`` bytes, when
-  its memory ran out, and when a call leaves a process behind: what a tool starts is killed as
-  soon as its call has ended, and no other call runs beside it. Threads that it leaves behind
-  live on until the worker goes.
-- What comes from a worker is not trusted: bounded, parsed strictly, and a worker that sends
-  anything else is killed. Its prints and log records arrive as ``{"type": "log", …}`` events.
-- What a tool raises is written to the log ``toolpost.tools`` with its traceback; the caller
-  gets the tool's own message only if it raised a ``CallError``.
+Above: ``pool.py``, which decides who gets which worker. Below: ``process.py`` and, at the far
+end of the wire, ``child.py``, which describes the frames. It refuses to know how many
+workers there are. Whatever arrives is checked as a stranger's word: the tool's code runs where
+the frames are made.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
-import sys
-from collections import deque
-from collections.abc import Mapping, Sequence
+import logging
+import math
+import select
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, get_args
 
-from toolpost.backends.python.link import OnEvent, Plan, Target, Worker, log, start_worker
-from toolpost.deadline import not_begun
-from toolpost.errors import CallError, MissingPart, Unavailable
-from toolpost.process import unhurried
+import msgspec
 
-__all__ = ["DEFAULT_ENVIRONMENT", "OnEvent", "Target", "WorkerPool"]
+from toolpost.errors import (
+    CallError,
+    InternalError,
+    InvalidArguments,
+    InvalidOutput,
+    Outcome,
+    OutputTooLarge,
+    Remedy,
+    ResourceLimit,
+    Unavailable,
+)
+from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
+from toolpost.result import Output, foreign_error
 
-DEFAULT_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-}
-"""What a worker sees if nothing else is said."""
-_CLOSE_LIMIT: Final = 10.0
-_LOAD_LIMIT: Final = 30.0
+OnEvent = Callable[[dict[str, Any]], None]
+"""Hears ``log``, ``progress``, ``partial`` and ``warning`` events of one call, on the loop."""
+
+log: Final = logging.getLogger("toolpost.tools")
+
+_MAIN: Final = str(Path(__file__).with_name("child.py"))
+_CHUNK: Final = 16 * 1024
+_ENVELOPE: Final = 128 * 1024
+"""What a frame may hold beside the output itself: an error's traceback, above all."""
+_LOG_EVENTS: Final = 1000
+_LOG_BYTES: Final = 64 * 1024
+_START_LIMIT: Final = 30.0
+_LEAVE_LIMIT: Final = 0.5
+_KILL_LIMIT: Final = 0.9
+_EVENTS: Final = frozenset(("log", "progress", "partial", "warning"))
 
 
-class WorkerPool:
-    """Up to ``size`` warm workers, started when needed and replaced when lost."""
+class Target(msgspec.Struct, frozen=True):
+    """Where a worker finds a function.
 
-    def __init__(
+    ``path`` are folders that are searched before all others, for this target alone.
+    ``main_path`` is the script a function of ``__main__`` stands in (a ``python -m`` program is
+    better named by its module). ``described``: the function's own signature says how arguments and
+    output are converted and what is injected; ``mapping``: it takes its arguments as one mapping.
+    ``spec`` is the tool's, as JSON, for a function that asks for its call.
+    """
+
+    module: str
+    qualname: str
+    path: tuple[str, ...] = ()
+    main_path: str | None = None
+    described: bool = False
+    mapping: bool = False
+    spec: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How the workers of one pool are started."""
+
+    python_path: tuple[str, ...]
+    env: Mapping[str, str]
+    memory: int | None
+    growth: int
+    max_output: int
+    cwd: str | None
+    namespace: bool
+
+
+class Worker:
+    """A process that runs one call at a time."""
+
+    def __init__(self, sock: socket.socket, child: Child, plan: Plan) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._plan = plan
+        self.known: set[int] = set()
+        """The targets it has loaded."""
+        self._loading = -1
+        self._number = 0
+        self._answer: asyncio.Future[Any] | None = None
+        self._target: Target | None = None
+        self._on_event: OnEvent | None = None
+        self._incoming = bytearray()
+        self._outgoing = memoryview(b"")
+        self._doom: CallError | None = None
+        self._event_bytes = self._log_events = self._log_bytes = 0
+        self.child = child
+        self.calls = 0
+        self.busy = False
+        """True from the sending of a call to its answer."""
+        self.worn = False
+        """True once it must not serve another call."""
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._poller = select.poll()
+        sock.setblocking(False)
+        self._loop.add_reader(sock.fileno(), self._readable)
+        for name, drain in (("stdout", child.stdout), ("stderr", child.stderr)):
+            if drain is not None:
+                self._listen_to(name, drain)
+        child.exited.add_done_callback(self._ended)
+
+    def begin(
         self,
-        *,
-        python_path: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        memory: int | None = None,
-        size: int = 10,
-        recycle_after: int = 1000,
-        growth: int = 256 << 20,
-        max_output: int = 16 << 20,
-        cwd: str | None = None,
-        namespace: bool = True,
-    ) -> None:
-        here = str(Path.cwd())
-        self._plan = Plan(
-            python_path=tuple(dict.fromkeys(folder or here for folder in python_path)),
-            env=DEFAULT_ENVIRONMENT if env is None else env,
-            memory=memory,
-            growth=growth,
-            max_output=max_output,
-            cwd=cwd,
-            namespace=namespace,
-        )
-        self._size = size
-        self._recycle_after = recycle_after
-        self._keys: dict[Target, int] = {}
-        self._idle: list[Worker] = []
-        self._workers: set[Worker] = set()
-        self._leaving: set[Worker] = set()
-        self._starts: set[asyncio.Task[None]] = set()
-        self._waiters: deque[asyncio.Future[Worker]] = deque()
-        self._closed = False
-
-    async def run(
-        self,
+        key: int,
         target: Target,
-        arguments: Mapping[str, Any],
-        *,
-        context: dict[str, Any] | None = None,
-        on_event: OnEvent | None = None,
-    ) -> Any:
-        """Run one call to its end and return the tool's output as plain JSON data."""
-        key = self._keys.get(target)
-        if key is None:
-            key = self._keys[target] = len(self._keys)
-        while True:
-            worker = self._idle.pop() if self._idle else None
-            if worker is None or key not in worker.known:
-                worker = await self._loaded(key, target, worker)
-            try:
-                answer = worker.begin(key, target, arguments, context, on_event)
-                if answer is not None:  # else it died or retired while it was idle: take another
-                    return await answer
-            except asyncio.CancelledError:
-                if worker.busy:
-                    await worker.stop()
-                raise
-            finally:
-                self._release(worker)
+        arguments: Mapping[str, Any] | None,
+        context: dict[str, Any] | None,
+        on_event: OnEvent | None,
+    ) -> asyncio.Future[Any] | None:
+        """Send a call; the future gets the output or one of the call errors.
 
-    async def _loaded(self, key: int, target: Target, worker: Worker | None) -> Worker:
-        """A worker that has the function. Importing may take longer than the call has: the import
-        goes on when the call is given up, and the next one finds it done.
+        Without arguments the target is only loaded, which must come first. None if it cannot be
+        sent any more: then the tool has certainly not run.
         """
+        number = self._number + 1
+        where = msgspec.structs.asdict(target) if arguments is None else None
+        if not target.described:
+            context = None
         try:
-            while True:
-                worker = worker or await self._next_worker()
-                if key in worker.known:
-                    return worker
-                loading = worker.begin(key, target, None, None, None)
-                if loading is not None:
-                    await self._load(worker, loading)
-                    return worker
-                self._release(worker)
-                worker = None
-        except asyncio.CancelledError:
-            raise not_begun() from None
+            body = _encode((number, key, arguments, context, where))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArguments("The arguments are not plain JSON data.") from error
+        if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
+            return None
+        self._loading = key if arguments is None else -1
+        self._number = number
+        self._target = target
+        self._on_event = on_event
+        self._event_bytes = self._log_events = self._log_bytes = 0
+        self.calls += arguments is not None
+        self.busy = True
+        self._answer = answer = self._loop.create_future()
+        return answer
 
-    async def _load(self, worker: Worker, loading: asyncio.Future[Any]) -> None:
+    async def stop(self) -> None:
+        """Kill the process and everything below it; wait until they are gone, within a second."""
+        self.worn = True
+        self.child.kill_soon()
+        gone: asyncio.Future[None] = self._loop.create_future()
+        timer = self._loop.call_later(_KILL_LIMIT, _settle, gone)
+        self.child.exited.add_done_callback(lambda _: _settle(gone))
         try:
-            await asyncio.shield(loading)
-        except asyncio.CancelledError:
-            timer = asyncio.get_running_loop().call_later(_LOAD_LIMIT, worker.child.kill_soon)
+            await unhurried(gone)
+        finally:
+            timer.cancel()
+            if not self.child.exited.done():
+                log.error("worker %d could not be killed yet; it is no longer used", self.child.pid)
 
-            def done(_: asyncio.Future[Any]) -> None:
-                timer.cancel()
-                loading.exception()  # logged where it was made; nobody waits for it any more
-                self._release(worker)
-
-            loading.add_done_callback(done)
-            raise
-        except BaseException:
-            self._release(worker)
-            raise
-
-    async def warm(self) -> None:
-        """Have one worker ready before the first call; ``Unavailable`` if none will start."""
-        if not self._workers:
-            self._release(await self._next_worker())
-
-    async def aclose(self) -> None:
-        """End every worker with all its descendants; open calls end as ``Unavailable``."""
-        self._closed = True
-        for start in self._starts:
-            start.cancel()
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_exception(Unavailable("The worker pool is closing.", retryable=False))
-        for worker in list(self._workers):
-            self._retire(worker)
-        ends: list[asyncio.Future[Any]] = [worker.child.exited for worker in self._leaving]
-        ends += self._starts
-        if ends:
-            waiting = asyncio.wait(ends, timeout=_CLOSE_LIMIT)
-            _, left = await unhurried(asyncio.ensure_future(waiting))
-            if left:
-                log.error("%d workers could not be ended in %g s", len(left), _CLOSE_LIMIT)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def _next_worker(self) -> Worker:
-        """Wait for a worker, in the order of asking."""
-        if hasattr(sys.modules.get("__mp_main__"), "__toolpost_loading__"):
-            raise MissingPart(
-                "a worker loads this script to find its tools, and the script calls one while it "
-                "is being loaded: put that under if __name__ == '__main__':"
-            )
-        if self._closed:
-            raise Unavailable("The worker pool is closed.", retryable=False)
-        waiter: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        self._fill(spare=0)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                with contextlib.suppress(ValueError):
-                    self._waiters.remove(waiter)
-            elif waiter.exception() is None:
-                self._release(waiter.result())
-            raise
-
-    def _fill(self, *, spare: int) -> None:
-        """Start as many workers as calls wait for one, or ``spare`` if none is idle."""
-        wanted = max(len(self._waiters), 0 if self._idle else spare)
-        room = self._size - len(self._workers)
-        while not self._closed and len(self._starts) < min(wanted, room):
-            start = asyncio.get_running_loop().create_task(self._start_one())
-            self._starts.add(start)
-
-    async def _start_one(self) -> None:
-        this = asyncio.current_task()
-        assert this is not None
-        try:
-            worker = await start_worker(self._plan)
-        except (OSError, CallError) as error:
-            self._starts.discard(this)
-            self._give_up(error)
-        except asyncio.CancelledError:
-            self._starts.discard(this)
-            raise
+    def leave(self) -> None:
+        """Let an idle process end in order, a busy or worn one at once."""
+        if self.child.exited.done():
+            return
+        if self.busy or self.worn:
+            self.child.kill_soon()
         else:
-            self._starts.discard(this)
-            worker.child.exited.add_done_callback(lambda _: self._lost(worker))
-            self._workers.add(worker)
-            self._release(worker)
+            self._loop.call_later(_LEAVE_LIMIT, self.child.kill_soon)
+        self._hang_up()
 
-    def _give_up(self, error: Exception) -> None:
-        """A worker did not start: whoever waited longest hears it, the others get another try."""
-        log.error("a worker could not be started: %s", error)
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                refusal = Unavailable("No worker process could be started for this tool.")
-                refusal.__cause__ = error
-                waiter.set_exception(refusal)
-                break
-        self._fill(spare=0)
+    def _send(self, frame: bytes) -> bool:
+        """False if nobody is there any more to read it."""
+        try:
+            sent = self._sock.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.worn = True
+            return False
+        if sent < len(frame):
+            self._outgoing = memoryview(frame)[sent:]
+            self._loop.add_writer(self._sock.fileno(), self._writable)
+        return True
 
-    def _release(self, worker: Worker) -> None:
-        """Give a worker to the call that waited longest, or let it go."""
-        if worker not in self._workers:
+    def _writable(self) -> None:
+        try:
+            sent = self._sock.send(self._outgoing)
+        except BlockingIOError:
             return
-        if self._closed or worker.worn or worker.calls >= self._recycle_after:
-            self._retire(worker)
-            return
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(worker)
+        except OSError:
+            sent = len(self._outgoing)
+            self.child.kill_soon()
+        self._outgoing = self._outgoing[sent:]
+        if not self._outgoing:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _readable(self) -> bool:
+        """Take in what has arrived; False if nothing has."""
+        try:
+            data = self._sock.recv(_CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:  # it closed the wire: dead, or as good as dead
+            self._hang_up()
+            self.child.kill_soon()
+        elif not self._incoming and int.from_bytes(data[:4], "big") + 4 == len(data):
+            self._frame(data[4:])  # the usual case: one whole frame
+        else:
+            self._incoming += data
+            self._take_frames()
+        return bool(data)
+
+    def _take_frames(self) -> None:
+        buffer = self._incoming
+        while len(buffer) >= 4 and self._doom is None:
+            end = int.from_bytes(buffer[:4], "big") + 4
+            if end - 4 > self._plan.max_output + _ENVELOPE:
+                self._condemn(_too_large(self._plan.max_output))
+            elif len(buffer) < end:
                 return
-        self._idle.append(worker)
+            else:
+                body = bytes(buffer[4:end])
+                del buffer[:end]
+                self._frame(body)
+        if self._doom is not None:
+            buffer.clear()
 
-    def _retire(self, worker: Worker) -> None:
-        self._workers.discard(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
-        self._leaving.add(worker)
-        worker.leave()
-        self._fill(spare=1)
+    def _frame(self, body: bytes) -> None:
+        try:
+            number, kind, content = _decode(body)
+        except (TypeError, ValueError, RecursionError):
+            self._garbled()
+            return
+        if kind == "event":
+            self._event(number, content, len(body))
+        elif kind in ("ok", "output", "error") and self.busy and number == self._number:
+            self._answered(content, kind)
+        elif kind == "retire":
+            self._retire()
+        elif kind == "ready" and not self.ready.done():
+            self.ready.set_result(None)
+        else:
+            self._garbled()
 
-    def _lost(self, worker: Worker) -> None:
-        """The process is gone, wanted or not."""
-        self._leaving.discard(worker)
-        if worker in self._workers:
-            self._workers.discard(worker)
-            if worker in self._idle:
-                self._idle.remove(worker)
-            self._fill(spare=1)
+    def _answered(self, content: Any, kind: str) -> None:
+        if self._poller.poll(0):  # what it printed before it answered belongs to this call
+            for drain in (self.child.stdout, self.child.stderr):
+                if drain is not None:
+                    drain.read_now()
+        answer = self._answer
+        self.busy = False
+        self._answer = self._on_event = None
+        if answer is None or answer.done():
+            return
+        if kind == "ok":
+            if self._loading >= 0:
+                self.known.add(self._loading)
+            answer.set_result(content)
+            return
+        assert self._target is not None
+        try:
+            if kind == "error":
+                raise _failure(content, self._target, self._plan)
+            answer.set_result(msgspec.convert(content, Output))
+        except msgspec.ValidationError:
+            answer.set_exception(InvalidOutput("The tool returned parts that are not in order."))
+        except CallError as error:
+            answer.set_exception(error)
+
+    def _retire(self) -> None:
+        """It is no longer fit: the call it is at, if any, is its last."""
+        self.worn = True
+        if not self.busy:
+            self._hang_up()
+            self.child.kill_soon()
+
+    def _event(self, number: object, event: Any, size: int) -> None:
+        if type(event) is not dict or event.get("type") not in _EVENTS:
+            self._garbled()
+        elif number == self._number and self.busy:  # else a thread outlived its call
+            self._event_bytes += size
+            if event["type"] == "log":
+                self._log_events += 1
+            if self._event_bytes > self._plan.max_output:
+                self._condemn(_too_large(self._plan.max_output, effects="unknown"))
+            elif self._log_events <= _LOG_EVENTS:
+                self._tell(event)
+
+    def _listen_to(self, name: str, drain: Drain) -> None:
+        """Make events of what the process writes to one of its streams."""
+        fd = drain.fd
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._poller.register(fd, select.POLLIN)
+
+        def hear(data: bytes) -> None:
+            if not data:
+                self._poller.unregister(fd)
+            elif self.busy and self._log_bytes < _LOG_BYTES:
+                kept = data[: _LOG_BYTES - self._log_bytes]
+                self._log_bytes += len(kept)
+                event: dict[str, Any] = {"type": "log", "stream": name, "text": decode(kept)}
+                if len(kept) < len(data):
+                    event["truncated"] = True
+                self._tell(event)
+
+        drain.on_data = hear
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception:  # a listener's fault must not break the wire
+            log.exception("a listener failed on an event of a tool")
+
+    def _garbled(self) -> None:
+        self._condemn(
+            Unavailable("The tool's process answered with something unreadable.", effects="unknown")
+        )
+
+    def _condemn(self, error: CallError) -> None:
+        """End a worker that broke the rules; its call, if any, gets ``error``."""
+        if self._doom is None:
+            log.error("worker %d is killed: %s", self.child.pid, error)
+            self._doom = error
+            self.worn = True
+            self._hang_up()
+            self.child.kill_soon()
+
+    def _hang_up(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+
+    def _ended(self, exited: asyncio.Future[Exit]) -> None:
+        self._read_last_frames()
+        self._hang_up()
+        self.worn = True
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_exception(self._doom or self._death(exited.result()))
+        if not self.ready.done():
+            tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
+            log.error("a worker ended before it was ready: %s\n%s", exited.result(), tail)
+            self.ready.set_exception(Unavailable("The worker process did not start."))
+        self.busy = False
+
+    def _read_last_frames(self) -> None:
+        """It may have answered and ended at once: what it said before still counts."""
+        while self.busy and self._sock.fileno() >= 0 and self._readable():
+            pass
+
+    def _death(self, ending: Exit) -> CallError:
+        memory = self._plan.memory
+        tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
+        log.error("worker %d died during a call: %s\n%s", self.child.pid, ending, tail[-4096:])
+        if memory is not None and ending.signal is not None and ending.max_rss > memory // 2:
+            return _out_of_memory(memory)
+        return Unavailable(
+            "The tool's process died before it answered.",
+            retryable=True,
+            effects="unknown",
+        )
+
+
+async def start_worker(plan: Plan) -> Worker:
+    """Start a process and wait until it is ready; raises ``OSError`` or ``Unavailable``."""
+    near, far = socket.socketpair()
+    with contextlib.ExitStack() as undo, far:
+        undo.callback(near.close)
+        limits = [str(plan.max_output), str(plan.growth)]
+        child = await spawn_script(
+            [_MAIN, str(far.fileno()), *limits, *plan.python_path],
+            env=plan.env,
+            cwd=plan.cwd,
+            memory=plan.memory,
+            pass_fds=[far.fileno()],
+            namespace=plan.namespace,
+        )
+        undo.pop_all()
+    worker = Worker(near, child, plan)
+    try:
+        async with asyncio.timeout(_START_LIMIT):
+            await worker.ready
+    except TimeoutError:
+        await worker.stop()
+        raise Unavailable("The worker process did not get ready in time.") from None
+    except asyncio.CancelledError:
+        await worker.stop()
+        raise
+    return worker
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+"""Strict, exact in integers, and bounded in depth by itself."""
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _too_large(limit: int, effects: Outcome = "done") -> OutputTooLarge:
+    return OutputTooLarge(
+        f"The output is larger than the limit, {limit:,} bytes. Ask for less at a time.",
+        effects=effects,
+        details={"limit": limit},
+    )
+
+
+def _out_of_memory(memory: int | None) -> ResourceLimit:
+    limit = f" of {memory >> 20} MiB" if memory else ""
+    return ResourceLimit(f"The tool ran out of memory{limit}. Ask for less at once.")
+
+
+def _failure(described: Any, target: Target, plan: Plan) -> CallError:
+    """The one table: what the far side says went wrong → the error the caller gets."""
+    if type(described) is not dict:
+        described = {}
+    kind = described.get("kind")
+    if kind == "memory":
+        return _out_of_memory(plan.memory)
+    if kind == "size":
+        return _too_large(plan.max_output)
+    name = f"{target.module}.{target.qualname}"
+    if kind == "output":
+        log.error("%s returned what is not plain JSON data: %s", name, described.get("message"))
+        return InvalidOutput("The tool returned something that is not plain JSON data.")
+    if type(described.get("setup")) is str:
+        log.error("%s cannot run: %s", name, described["setup"])
+        return Unavailable(described["setup"], retryable=False, remedy="other_tool")
+    told = _call_error(described.get("call_error"))
+    if told is not None and kind != "import":
+        return told
+    log.error("%s failed (%s)\n%s", name, described.get("type"), described.get("traceback"))
+    if kind == "import":
+        return InternalError("The tool could not be loaded. See logs for details.", effects="none")
+    return foreign_error(described.get("bases") or ())
+
+
+def _by_code(root: type[CallError]) -> dict[str, type[CallError]]:
+    return {error.code: error for error in root.__subclasses__()}
+
+
+_CLASSES: Final = _by_code(CallError)
+
+
+def _call_error(told: Any) -> CallError | None:
+    """A call error the tool raised, made anew here; fields of the wrong type are left out."""
+    if type(told) is not dict or type(told.get("message")) is not str:
+        return None
+    made = _CLASSES.get(str(told.get("code")))
+    if made is None:
+        return None
+    after: Any = told.get("retry_after")
+    details = told.get("details")
+    retryable, remedy, effects = told.get("retryable"), told.get("remedy"), told.get("effects")
+    return made(
+        told["message"],
+        retryable=retryable if type(retryable) is bool else None,
+        retry_after=after if type(after) in (int, float) and 0 <= after < math.inf else None,
+        remedy=remedy if remedy in get_args(Remedy) else None,
+        effects=effects if effects in get_args(Outcome) else None,
+        details=details if type(details) is dict else None,
+    )

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.backends import worker_tools
+from tests.backends import pool_tools
 from tests.processes import Watch, descendants, innermost, running
-from toolpost.backends.python.worker import Target, WorkerPool
+from toolpost.backends.python.pool import Target, WorkerPool
 from toolpost.deadline import limited
 from toolpost.errors import (
     CallError,
@@ -34,7 +34,7 @@ from toolpost.errors import (
 
 pytestmark = pytest.mark.anyio
 
-HERE = str(Path(worker_tools.__file__).parent)
+HERE = str(Path(pool_tools.__file__).parent)
 STUBBORN = [
     "sleep_then_write",
     "await_then_write",
@@ -47,7 +47,7 @@ STUBBORN = [
 
 
 def tool(name: str, *, call: bool = False) -> Target:
-    return Target("worker_tools", name, (HERE,), described=call)
+    return Target("pool_tools", name, (HERE,), described=call)
 
 
 def make_pool(**changes: Any) -> WorkerPool:
@@ -262,8 +262,8 @@ async def test_a_call_error_arrives_as_the_same_class_with_all_it_says(pool: Wor
     "target",
     [
         Target("no_such_module_anywhere", "f"),
-        Target("worker_tools", "no_such_function", (HERE,)),
-        Target("worker_tools", "nothing", (HERE,)),
+        Target("pool_tools", "no_such_function", (HERE,)),
+        Target("pool_tools", "nothing", (HERE,)),
     ],
 )
 async def test_a_tool_that_cannot_be_imported_says_so_every_time(
@@ -457,7 +457,7 @@ async def test_what_a_tool_leaves_running_ends_with_its_call(kept: WorkerPool) -
 
 PARENT = """
 import asyncio, sys
-from toolpost.backends.python.worker import Target, WorkerPool
+from toolpost.backends.python.pool import Target, WorkerPool
 
 async def main():
     begun = asyncio.Queue()
@@ -465,7 +465,7 @@ async def main():
     for namespace in (True, False):
         pool = WorkerPool(python_path=sys.path, size=3, namespace=namespace)
         for name in ("sleep_then_write", "daemonises", "multiprocesses"):
-            target = Target("worker_tools", name, ({here!r},), described=True)
+            target = Target("pool_tools", name, ({here!r},), described=True)
             arguments = {{"path": "/nonexistent", "seconds": 1000}}
             tasks.append(asyncio.create_task(
                 pool.run(target, arguments, on_event=begun.put_nowait)))
@@ -677,7 +677,7 @@ async def test_two_folders_may_each_have_a_module_of_the_same_name(tmp_path: Pat
 
 MAIN = """
 import asyncio, sys
-from toolpost.backends.python.worker import Target, WorkerPool
+from toolpost.backends.python.pool import Target, WorkerPool
 
 class Pair:
     pass
@@ -743,6 +743,6 @@ def test_calls_deaths_and_kills_work_on_uvloop_as_well(tmp_path: Path) -> None:
 
 
 def test_every_error_code_has_its_class() -> None:
-    from toolpost.backends.python.link import _CLASSES
+    from toolpost.backends.python.worker import _CLASSES
 
     assert set(_CLASSES.values()) == set(CallError.__subclasses__())

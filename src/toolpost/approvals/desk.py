@@ -1,0 +1,464 @@
+"""Where requests are kept and answered.
+
+Above: the ring and the doors. Below: ``Records``; every change names the version it changes, so
+that of two who race one wins, in this process or between several. A process may be killed between
+any two lines: what was answered stays answered, and what was used is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from toolpost.approvals.deciding import objection
+from toolpost.approvals.values import (
+    Channel,
+    Decision,
+    Lasting,
+    Request,
+    Standing,
+    Vote,
+    principal,
+)
+from toolpost.call import Call, Caller
+from toolpost.contracts import Clock, Record, Records
+from toolpost.digest import canonical, digest
+from toolpost.errors import (
+    ApprovalDenied,
+    ApprovalRequired,
+    Conflict,
+    Denied,
+    InvalidArguments,
+    ToolNotFound,
+)
+from toolpost.schema import Schema
+from toolpost.spec import short
+
+_log = logging.getLogger("toolpost.approvals")
+_REQUESTS: Final = "approvals"
+_SAME: Final = "approvals.same"
+_STANDING: Final = "approvals.standing"
+_KEPT: Final = 7 * 86400.0
+"""Seconds that a request stays readable after its end."""
+_HANDLE: Final = re.compile(r"ap-[0-9a-f]{20}")
+_BEGINNING: Final = re.compile(r"ap-[0-9a-f]{4,20}")
+_LONGEST: Final = 30 * 86400.0
+_SOONEST, _LATEST = 0.05, 0.5
+"""Seconds between two looks at the store while somebody waits."""
+T = TypeVar("T")
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """A yes for other arguments than those that were asked for."""
+
+    arguments: dict[str, Any]
+
+
+class Approvals:
+    """``approvers``: the roles that may answer for others."""
+
+    def __init__(self, records: Records, *, clock: Clock, approvers: Iterable[str] = ()) -> None:
+        self._records, self._clock = records, clock
+        self._approvers = frozenset(approvers)
+
+    def now(self) -> float:
+        return self._clock.time()
+
+    async def ask(
+        self, call: Call, *, spec: str, reason: str, need: int = 1, seconds: float = 3600.0
+    ) -> Request:
+        """Store a request; the same call asked again in the same session is the same request.
+
+        ``spec`` is the digest of the call's spec.
+        """
+        request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
+        same = digest([_bound(request), request.session])
+        while True:
+            known = await self._records.get(_SAME, same)
+            if known is not None and (old := await self._open(known.value)) is not None:
+                return old
+            await self._create(request)
+            version = 0 if known is None else known.version
+            put = self._records.put(_SAME, same, request.handle, version=version, ttl=seconds)
+            if await put is not None:
+                return request
+            await self._records.put(_REQUESTS, request.handle, None)  # somebody else was first
+
+    async def find(self, handle: str) -> Request:
+        return _read(await self._found(handle), Request)
+
+    async def like(self, beginning: str) -> Request:
+        """The only request whose handle begins so: for people, who type."""
+        if not _BEGINNING.fullmatch(beginning):
+            raise _unknown(beginning)
+        found = await self._records.scan(_REQUESTS, prefix=beginning, limit=2)
+        if not found:
+            raise _unknown(beginning)
+        if len(found) > 1:
+            raise ToolNotFound(f"{beginning!r} may be several: type more of it.", remedy="stop")
+        return _read(found[0][1], Request)
+
+    async def all(self) -> list[Request]:
+        """Every request that is still kept, the oldest first."""
+        kept = [_read(record, Request) async for record in self._scan(_REQUESTS)]
+        return sorted(kept, key=lambda request: request.asked)
+
+    async def waiting(self) -> list[Request]:
+        now = self.now()
+        return [request for request in await self.all() if request.state(now) == "waiting"]
+
+    async def decide(
+        self,
+        handle: str,
+        decision: Decision,
+        *,
+        by: Caller,
+        channel: Channel,
+        seen: str | None = None,
+    ) -> Request:
+        """Answer a request. ``seen`` is the ``Request.seen`` of what the person looked at.
+
+        Raises ``Denied`` for who may not, ``Conflict`` for who comes too late.
+        """
+        while True:
+            record = await self._found(handle)
+            request = _read(record, Request)
+            seen = seen or request.seen
+            self._judge(request, decision, by=by, channel=channel, seen=seen)
+            answered = _answered(request, decision, _vote(decision, by, channel, self.now()))
+            if await self._replace(answered, record.version):
+                break
+        if decision.approve and decision.lasting is not None:
+            await self._lay_down(answered, decision.lasting, by)
+        return answered
+
+    async def redeem(
+        self, handle: str, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
+    ) -> Request | Edited:
+        """Use a yes up for this very call, or say for which arguments it was given.
+
+        Whatever is not exactly what was approved is refused.
+        """
+        while True:
+            record = await self._get(handle)
+            if record is None:
+                raise ApprovalDenied(
+                    f"There is no approval {short(handle)!r}. Ask anew, without a grant.",
+                    remedy="ask_approval",
+                )
+            request = _read(record, Request)
+            approved = _fitting(request, call, spec=spec, admit=admit)
+            self._demand_yes(request)
+            if approved is not None:
+                return Edited(approved)
+            used = msgspec.structs.replace(request, status="used", used_by=call.call_id)
+            if await self._replace(used, record.version):
+                return used
+
+    async def covered(self, call: Call, *, spec: str) -> Standing | None:
+        """The lasting yes that this call falls under, one use of it taken."""
+        prefix = f"{principal(call.caller)}/{call.tool}/"
+        async for key, record in self._entries(_STANDING, prefix):
+            standing = _read(record, Standing)
+            if self._covers(standing, call, spec) and await self._take(key, standing, record):
+                return standing
+        return None
+
+    async def standing(self) -> list[Standing]:
+        """Every yes that lasts, and still does."""
+        now = self.now()
+        kept = [_read(record, Standing) async for record in self._scan(_STANDING)]
+        return sorted((one for one in kept if one.holds(now)), key=lambda one: one.given)
+
+    async def revoke(self, handle: str) -> Standing:
+        """End a lasting yes."""
+        async for key, record in self._entries(_STANDING, ""):
+            standing = _read(record, Standing)
+            if standing.handle == handle:
+                await self._records.put(_STANDING, key, None)
+                return standing
+        raise ToolNotFound(f"There is no lasting approval {short(handle)!r}.", remedy="stop")
+
+    async def wait(self, handle: str, *, seconds: float) -> Request:
+        """The request when it is answered or has expired, or as it is after so many seconds."""
+        ends, pause = monotonic() + seconds, _SOONEST
+        while True:
+            request = await self.find(handle)
+            left = ends - monotonic()
+            if request.state(self.now()) != "waiting" or left <= 0:
+                return request
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LATEST)
+
+    def required(self, request: Request) -> ApprovalRequired:
+        """What the caller gets to hear while nobody has answered."""
+        return ApprovalRequired(
+            f"A person has to approve this call first: {request.reason} It is waiting as "
+            f"{request.handle}. Once it is approved, make the very same call again.",
+            details={
+                "approval": request.handle,
+                "expires": request.expires,
+                "reason": request.reason,
+                "need": request.need,
+                "have": sum(vote.approve for vote in request.votes),
+            },
+        )
+
+    def _request(self, call: Call, *, spec: str, reason: str, need: int, seconds: float) -> Request:
+        now = self.now()
+        return Request(
+            handle="ap-" + secrets.token_hex(10),
+            tool=call.tool,
+            spec=spec,
+            arguments=_exact(call.arguments),
+            caller=call.caller,
+            call_id=call.call_id,
+            reason=reason,
+            asked=now,
+            expires=now + seconds,
+            session=call.session_id,
+            working_dir=call.working_dir,
+            need=need,
+        )
+
+    async def _get(self, handle: str) -> Record | None:
+        """What is no handle is not looked for: a store may not even take it for a key."""
+        return await self._records.get(_REQUESTS, handle) if _HANDLE.fullmatch(handle) else None
+
+    async def _found(self, handle: str) -> Record:
+        record = await self._get(handle)
+        if record is None:
+            raise _unknown(handle)
+        return record
+
+    async def _open(self, handle: Any) -> Request | None:
+        """A request that can still be answered, used, or stand as a no."""
+        record = await self._records.get(_REQUESTS, handle)
+        if record is None:
+            return None
+        request, now = _read(record, Request), self.now()
+        state = request.state(now)
+        if state in ("waiting", "approved") or (state == "denied" and now < request.expires):
+            return request
+        return None
+
+    async def _create(self, request: Request) -> None:
+        ttl = request.expires - request.asked + _KEPT
+        value = msgspec.to_builtins(request)
+        await self._records.put(_REQUESTS, request.handle, value, version=0, ttl=ttl)
+
+    async def _replace(self, request: Request, version: int) -> bool:
+        ttl = max(0.0, request.expires - self.now()) + _KEPT
+        put = self._records.put(
+            _REQUESTS, request.handle, msgspec.to_builtins(request), version=version, ttl=ttl
+        )
+        return await put is not None
+
+    def _judge(
+        self, request: Request, decision: Decision, *, by: Caller, channel: Channel, seen: str
+    ) -> None:
+        why = objection(
+            request, by, channel=channel, approve=decision.approve, approvers=self._approvers
+        )
+        if why is not None:
+            _log.warning("%s may not answer %s of %s", by.id, request.handle, request.caller.id)
+            raise Denied(why)
+        if (state := request.state(self.now())) != "waiting":
+            raise Conflict(f"{request.handle} is {state} already{_by(request)}.")
+        if seen != request.seen:
+            raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
+        if decision.approve:
+            _judge_yes(request, decision, by)
+
+    def _demand_yes(self, request: Request) -> None:
+        state = request.state(self.now())
+        if state == "waiting":
+            raise self.required(request)
+        if state == "denied":
+            said = request.votes[-1].reason
+            raise ApprovalDenied(
+                f"A person has said no{': ' + said if said else '.'} Do not try it again.",
+                details={"approval": request.handle},
+            )
+        if state == "used":
+            raise ApprovalDenied(
+                f"{request.handle} has been used: a yes is for one call.",
+                details={"approval": request.handle},
+            )
+        if state == "expired":
+            raise ApprovalDenied(
+                f"{request.handle} has expired. Ask anew, without a grant.",
+                remedy="ask_approval",
+                details={"approval": request.handle},
+            )
+
+    async def _lay_down(self, request: Request, lasting: Lasting, by: Caller) -> None:
+        now = self.now()
+        standing = Standing(
+            handle="st-" + secrets.token_hex(6),
+            tool=request.tool,
+            spec=request.spec,
+            principal=principal(request.caller),
+            caller=request.caller,
+            expires=now + lasting.seconds,
+            given=now,
+            by=by.user or by.id,
+            request=request.handle,
+            session=request.session if lasting.session else None,
+            where=dict(lasting.where),
+            left=lasting.uses,
+        )
+        key = f"{standing.principal}/{standing.tool}/{standing.handle}"
+        value = msgspec.to_builtins(standing)
+        await self._records.put(_STANDING, key, value, version=0, ttl=lasting.seconds)
+
+    def _covers(self, standing: Standing, call: Call, spec: str) -> bool:
+        return (
+            standing.holds(self.now())
+            and standing.spec == spec
+            and standing.session in (None, call.session_id)
+            and not Schema(_wanted(standing.where)).faults(call.arguments)
+        )
+
+    async def _take(self, key: str, standing: Standing, record: Record) -> bool:
+        """One use, unless the last has gone meanwhile."""
+        while standing.left is not None:
+            if standing.left <= 0:
+                return False
+            less = msgspec.structs.replace(standing, left=standing.left - 1)
+            ttl = max(0.0, standing.expires - self.now())
+            put = self._records.put(
+                _STANDING, key, msgspec.to_builtins(less), version=record.version, ttl=ttl
+            )
+            if await put is not None:
+                return True
+            again = await self._records.get(_STANDING, key)
+            if again is None:
+                return False
+            record, standing = again, _read(again, Standing)
+        return True
+
+    async def _scan(self, space: str) -> AsyncIterator[Record]:
+        async for _, record in self._entries(space, ""):
+            yield record
+
+    async def _entries(self, space: str, prefix: str) -> AsyncIterator[tuple[str, Record]]:
+        after = ""
+        while page := await self._records.scan(space, prefix=prefix, after=after, limit=200):
+            for entry in page:
+                yield entry
+            after = page[-1][0]
+
+
+def _unknown(handle: str) -> ToolNotFound:
+    return ToolNotFound(f"There is no approval {short(handle)!r}.", remedy="stop")
+
+
+def _read(record: Record, kind: type[T]) -> T:
+    return msgspec.convert(record.value, kind)
+
+
+def _exact(arguments: Mapping[str, Any]) -> str:
+    try:
+        return canonical(arguments).decode()
+    except (TypeError, ValueError):
+        raise InvalidArguments(
+            "These arguments cannot be kept until a person has seen them: send plain JSON."
+        ) from None
+
+
+def _bound(request: Request) -> list[Any]:
+    """What a yes is bound to."""
+    who = principal(request.caller)
+    return [request.tool, request.spec, request.arguments, who, request.working_dir]
+
+
+def _fitting(
+    request: Request, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Refuse a call that is not the one asked for; else the approver's arguments, if those are
+    others than the call's.
+    """
+    if principal(call.caller) != principal(request.caller):
+        _log.warning("%s tried to use %s of %s", call.caller.id, request.handle, request.caller.id)
+        raise ApprovalDenied(f"{request.handle} was not given to you.")
+    if (call.tool, call.working_dir) != (request.tool, request.working_dir):
+        raise Conflict(f"{request.handle} was asked for another call.")
+    if spec != request.spec:
+        raise Conflict(
+            f"{call.tool} has changed since {request.handle} was asked for. Ask anew, without a "
+            "grant.",
+            remedy="ask_approval",
+        )
+    given = _exact(call.arguments)
+    if request.edited is None:
+        if given == request.arguments:
+            return None
+    else:
+        edited = admit(json.loads(request.edited))
+        if given == _exact(edited):
+            return None
+        if given == request.arguments:
+            return edited
+    raise Conflict(
+        f"The arguments are not those that {request.handle} was asked for. Send those, or ask "
+        "anew, without a grant.",
+        remedy="ask_approval",
+    )
+
+
+def _vote(decision: Decision, by: Caller, channel: Channel, at: float) -> Vote:
+    return Vote(
+        by=by.id,
+        user=by.user,
+        channel=channel,
+        at=at,
+        approve=decision.approve,
+        reason=decision.reason,
+    )
+
+
+def _judge_yes(request: Request, decision: Decision, by: Caller) -> None:
+    edit = decision.arguments is not None
+    if not edit and any(vote.person == (by.user or by.id) for vote in request.votes):
+        raise Conflict(f"You have approved {request.handle}: somebody else has to as well.")
+    if (lasting := decision.lasting) is None:
+        return
+    if request.need > 1:
+        raise Conflict("What several people have to approve is approved for one call at a time.")
+    if lasting.session and request.session is None:
+        raise Conflict(f"{request.handle} belongs to no session.")
+    if not lasting.session and not lasting.where:
+        raise Conflict("Say for which arguments, or for this session: else it would be for all.")
+    if not 0 < lasting.seconds <= _LONGEST or (lasting.uses is not None and lasting.uses < 1):
+        raise Conflict("A lasting yes ends within 30 days and is for at least one call.")
+    Schema(_wanted(lasting.where)).faults({})  # a schema that is none is found out now
+
+
+def _answered(request: Request, decision: Decision, vote: Vote) -> Request:
+    """The request with one more vote. Those who approved other arguments have to look again."""
+    replace = msgspec.structs.replace
+    if not decision.approve:
+        return replace(request, status="denied", votes=(*request.votes, vote))
+    votes = request.votes
+    if decision.arguments is not None and (edited := _exact(decision.arguments)) != request.decided:
+        request, votes = replace(request, edited=edited), ()
+    votes = (*(v for v in votes if v.person != vote.person), vote)
+    enough = len(votes) >= request.need
+    return replace(request, votes=votes, status="approved" if enough else "waiting")
+
+
+def _by(request: Request) -> str:
+    return f" (by {request.votes[-1].person})" if request.votes else ""
+
+
+def _wanted(where: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(where), "required": sorted(where)}

@@ -1,0 +1,73 @@
+"""Asking at the terminal that this process was started from.
+
+Above: the ring, if the config says so. Below: standard input and error. It asks one thing at a
+time, shows arguments as people may see them, and gives up when it is cancelled; whatever is not a
+clear yes or no is no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Final
+
+from toolpost.approvals.values import Decision, Request
+from toolpost.digest import canonical
+from toolpost.redact import redact_text, visible
+from toolpost.spec import short
+
+_ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
+_LINE: Final = 4096
+_SHOWN: Final = 2000
+
+
+class Prompt:
+    """``await Prompt()(request)`` asks; ``None`` is no answer, also where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self, request: Request) -> Decision | None:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return None
+        async with self._one_at_a_time:
+            _say(described(request))
+            _say("approve? [y/n] ", end="")
+            answer = _ANSWERS.get((await _line()).strip().lower())
+        return None if answer is None else Decision(approve=answer)
+
+
+def described(request: Request) -> str:
+    """One request in a few lines, with nothing in it that a terminal obeys."""
+    caller = request.caller
+    who = ", ".join(filter(None, (caller.user, caller.agent))) or caller.id
+    arguments = visible(canonical(request.shown()).decode())
+    if (more := len(arguments) - _SHOWN) > 0:  # nobody approves what they were not told of
+        arguments = f"{arguments[:_SHOWN]} … AND {more} CHARACTERS MORE"
+    return (
+        f"{request.handle}: {short(who)} wants {request.tool}\n"
+        f"  arguments  {arguments}\n"
+        f"  because    {visible(redact_text(request.reason))}"
+    )
+
+
+async def _line() -> str:
+    """A line from the terminal; a cancellation leaves nothing behind that reads."""
+    loop, file = asyncio.get_running_loop(), sys.stdin.fileno()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not typed.done():
+            typed.set_result(os.read(file, _LINE).decode(errors="replace"))
+
+    loop.add_reader(file, read)
+    try:
+        return await typed
+    finally:
+        loop.remove_reader(file)
+
+
+def _say(text: str, end: str = "\n") -> None:
+    sys.stderr.write(text + end)
+    sys.stderr.flush()

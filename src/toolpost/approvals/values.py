@@ -1,0 +1,153 @@
+"""What is asked, and what is answered: frozen values, as the store keeps them.
+
+Arguments are kept as canonical JSON, so that no store can change them; people are shown
+``shown()``, where secrets are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from toolpost.call import Caller
+from toolpost.digest import digest
+from toolpost.redact import redact, redact_text
+
+Status = Literal["waiting", "approved", "denied", "used"]
+State = Literal["waiting", "approved", "denied", "used", "expired"]
+Channel = Literal["terminal", "console", "callback", "webhook", "api"]
+"""The way an answer came. Agents hold the ``api`` too: it is no place to approve one's own call."""
+
+SKEW: Final = 60.0
+"""Seconds by which the clocks of two hosts may differ. A clock that went further back than this
+has not made an approval last longer: it has ended it."""
+
+
+class Lasting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A yes for more than one call of the same tool by the same caller.
+
+    ``session``: only in the session that asked. ``where``: argument → JSON Schema that it must fit;
+    an argument that is named must be there. ``uses``: at most so many calls.
+    """
+
+    session: bool = False
+    where: Mapping[str, Any] = {}
+    seconds: float = 3600.0
+    uses: int | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person says. ``arguments``: yes, but with these. ``lasting``: and not only now."""
+
+    approve: bool
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    lasting: Lasting | None = None
+
+
+class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who said what, where and when."""
+
+    by: str
+    channel: Channel
+    at: float
+    approve: bool
+    user: str | None = None
+    reason: str = ""
+
+    @property
+    def person(self) -> str:
+        return self.user or self.by
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that needs a yes, exactly as it was admitted."""
+
+    handle: str
+    tool: str
+    spec: str
+    """The digest of the whole spec."""
+    arguments: str
+    caller: Caller
+    call_id: str
+    reason: str
+    asked: float
+    expires: float
+    session: str | None = None
+    working_dir: str | None = None
+    need: int = 1
+    status: Status = "waiting"
+    votes: tuple[Vote, ...] = ()
+    edited: str | None = None
+    used_by: str | None = None
+    """The id of the call that it was used for."""
+
+    @property
+    def decided(self) -> str:
+        """The arguments as they stand: those asked for, or an approver's."""
+        return self.arguments if self.edited is None else self.edited
+
+    @property
+    def seen(self) -> str:
+        """Pins what a person looked at before they answered."""
+        return digest([self.handle, self.decided])
+
+    def state(self, now: float) -> State:
+        """An answer counts until the request expires, and so does the lack of one."""
+        if self.status in ("waiting", "approved") and not (self.asked - SKEW <= now < self.expires):
+            return "expired"
+        return self.status
+
+    def exact(self) -> dict[str, Any]:
+        """The arguments as they would be executed: not for the eyes of people."""
+        data: dict[str, Any] = json.loads(self.decided)
+        return data
+
+    def shown(self) -> Any:
+        """The arguments for people."""
+        return redact(self.exact())
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """For people and for programs that show it to people."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data | {
+            "arguments": self.shown(),
+            "edited": self.edited is not None,
+            "reason": redact_text(self.reason),
+            "votes": [vote | _unsaid(vote) for vote in data.get("votes", ())],
+            "status": self.state(now),
+            "need": self.need,
+            "seen": self.seen,
+        }
+
+
+def _unsaid(vote: dict[str, Any]) -> dict[str, Any]:
+    return {"reason": redact_text(vote["reason"])} if "reason" in vote else {}
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A yes that lasts: given once, for calls like the one that was asked for."""
+
+    handle: str
+    tool: str
+    spec: str
+    principal: str
+    caller: Caller
+    expires: float
+    given: float
+    by: str
+    request: str
+    session: str | None = None
+    where: dict[str, Any] = {}
+    left: int | None = None
+
+    def holds(self, now: float) -> bool:
+        return self.given - SKEW <= now < self.expires and self.left != 0
+
+
+def principal(caller: Caller) -> str:
+    """Who asks, whatever their roles are today."""
+    return digest([caller.id, caller.user, caller.agent, caller.owner])

@@ -1,0 +1,373 @@
+"""``toolpost approvals``: what waits for a yes, seen and answered by a person.
+
+Above: ``main.py``. Below: ``approvals`` of the package, over the store that the config names; no
+tool is loaded. Whoever sits at a terminal is the user behind their own calls; the same program in
+a pipe is not, because an agent may hold that pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from toolpost.approvals import Approvals, Channel, Decision, Lasting, Request
+from toolpost.approvals.terminal import described
+from toolpost.call import Caller
+from toolpost.cli.failing import fail
+from toolpost.cli.opening import run
+from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.terminal import (
+    console,
+    err,
+    json_text,
+    lines,
+    one_line,
+    out,
+    plain,
+    print_json,
+    row,
+    safe,
+    table,
+)
+from toolpost.clock import SystemClock
+from toolpost.config import find
+from toolpost.contracts import Store
+from toolpost.errors import CallError
+from toolpost.plugins import load
+from toolpost.result import failure
+
+T = TypeVar("T")
+_EVERY: Final = 1.0
+"""Seconds between two looks of ``watch``."""
+
+
+@click.group("approvals")
+def command() -> None:
+    """See what waits for a yes, and answer.
+
+    A handle may be shortened as long as it is clear. Secrets in arguments are not shown.
+    """
+
+
+@command.command("list")
+@click.option("--all", "every", is_flag=True, help="Also those that are answered or expired.")
+@json_option
+@pass_asked
+def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
+    """List the calls that wait for a yes."""
+
+    async def listed(desk: Approvals) -> list[dict[str, Any]]:
+        found = await (desk.all() if every else desk.waiting())
+        return [request.to_dict(desk.now()) for request in found]
+
+    requests = _asked(asked, listed)
+    if as_json:
+        print_json(requests)
+    elif requests:
+        _print(asked, requests)
+    else:
+        err("Nothing waits for a yes.")
+
+
+@command.command("show")
+@click.argument("handle")
+@json_option
+@pass_asked
+def show(asked: Asked, *, handle: str, as_json: bool) -> None:
+    """Show one of them with its arguments."""
+    data = _found(asked, handle).to_dict(time.time())
+    if as_json:
+        print_json(data)
+    else:
+        console(asked).print(lines(_pairs(data)))
+
+
+@command.command("approve")
+@click.argument("handle")
+@click.option("--edit", metavar="JSON", help="Approve with these arguments changed.")
+@click.option("--session", is_flag=True, help="And further calls of the tool in this session.")
+@click.option(
+    "--where",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="And further calls with this argument; NAME:=JSON-Schema for more than one value.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="How long --session and --where hold.",
+)
+@click.option("--uses", type=click.IntRange(min=1), help="For how many calls they hold.")
+@click.option("--reason", default="", help="A word to go with it.")
+@click.option("--yes", is_flag=True, help="Do not ask whether this is meant.")
+@json_option
+@pass_asked
+def approve(
+    asked: Asked,
+    *,
+    handle: str,
+    edit: str | None,
+    session: bool,
+    where: tuple[str, ...],
+    minutes: float,
+    uses: int | None,
+    reason: str,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Say yes.
+
+    At a terminal you are shown what it is and asked whether you mean it. In a pipe you can approve
+    the calls of others, not your own.
+    """
+    request = _found(asked, handle)
+    decision = Decision(
+        approve=True,
+        reason=reason,
+        arguments=None if edit is None else request.exact() | _object(edit, "--edit"),
+        lasting=_lasting(session=session, where=where, minutes=minutes, uses=uses),
+    )
+    if not yes and sys.stdin.isatty():
+        err(safe(described(request)))
+        if decision.arguments is not None:
+            err(safe(f"  changed    {json_text(_object(edit or '', '--edit'), indent=None)}"))
+        click.confirm("Approve it?", abort=True, err=True)
+    _tell(_decided(asked, request, decision), as_json=as_json)
+
+
+@command.command("deny")
+@click.argument("handle")
+@click.option("--reason", default="", help="Why not; the agent is told.")
+@json_option
+@pass_asked
+def deny(asked: Asked, *, handle: str, reason: str, as_json: bool) -> None:
+    """Say no. The call does not run, and is not asked for again until it would have expired."""
+    request = _found(asked, handle)
+    decision = Decision(approve=False, reason=reason)
+    _tell(_decided(asked, request, decision), as_json=as_json)
+
+
+@command.command("watch")
+@pass_asked
+def watch(asked: Asked) -> None:
+    """Wait for calls that need a yes; at a terminal, answer each. Ctrl-C ends it."""
+    seen: set[str] = set()
+    waiting = _asked(asked, Approvals.waiting)
+    err("Waiting for calls that need a yes. Ctrl-C ends it.")
+    while True:
+        for request in waiting:
+            if request.handle not in seen:
+                seen.add(request.handle)
+                out(safe(described(request)))
+                sys.stdout.flush()
+                _offered(asked, request)
+        time.sleep(_EVERY)
+        waiting = asyncio.run(_at_desk(asked, Approvals.waiting))
+
+
+@command.command("standing")
+@json_option
+@pass_asked
+def standing(asked: Asked, *, as_json: bool) -> None:
+    """List every yes that lasts: for a session, or for certain arguments."""
+    found = [_plain(one) for one in _asked(asked, Approvals.standing)]
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        err("No yes lasts beyond its call.")
+        return
+    listing = table("handle", "tool", "caller", "where", "left", "until", wide=["where"])
+    for one in found:
+        where = json_text(one["where"], indent=None) if one["where"] else "this session"
+        left = "any" if one["left"] is None else str(one["left"])
+        row(listing, one["handle"], one["tool"], one["caller"], where, left, _at(one["expires"]))
+    console(asked).print(listing)
+
+
+@command.command("revoke")
+@click.argument("handle")
+@pass_asked
+def revoke(asked: Asked, *, handle: str) -> None:
+    """End a yes that lasts."""
+    ended = _asked(asked, lambda desk: desk.revoke(handle))
+    out(safe(f"{ended.handle} has ended: {ended.tool} is asked for again."))
+
+
+def _offered(asked: Asked, request: Request) -> None:
+    """At a terminal, the question; what goes wrong with the answer does not end the watch."""
+    if not sys.stdin.isatty():
+        return
+    choice = click.Choice(("y", "n", "skip"))
+    answer = click.prompt("approve?", type=choice, default="skip", err=True)
+    if answer == "skip":
+        return
+    decide = _deciding(request, Decision(approve=answer == "y"))
+    try:
+        _say(asyncio.run(_at_desk(asked, decide)))
+    except CallError as fault:
+        err(safe(fault.message))
+
+
+def _decided(asked: Asked, request: Request, decision: Decision) -> Request:
+    return _asked(asked, _deciding(request, decision))
+
+
+def _deciding(request: Request, decision: Decision) -> Callable[[Approvals], Awaitable[Request]]:
+    channel: Channel = "terminal" if sys.stdin.isatty() else "api"
+    return lambda desk: desk.decide(
+        request.handle, decision, by=_me(), channel=channel, seen=request.seen
+    )
+
+
+def _me() -> Caller:
+    """Who sits here: by the number that the kernel knows, not by what the environment says."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    return Caller(f"local:{name}", user=name, owner=True)
+
+
+def _found(asked: Asked, handle: str) -> Request:
+    return _asked(asked, lambda desk: desk.like(handle))
+
+
+def _asked(asked: Asked, work: Callable[[Approvals], Awaitable[T]]) -> T:
+    """Do it, or end with the exit code of what is in the way."""
+    try:
+        return run(asked, _at_desk(asked, work))
+    except CallError as fault:
+        error = failure(fault, tool="approvals", call_id="", effects="once")
+        fail(error, tool="approvals", as_json=False)
+
+
+async def _at_desk(asked: Asked, work: Callable[[Approvals], Awaitable[T]]) -> T:
+    async with _store(asked) as store:
+        return await work(Approvals(store, clock=SystemClock()))
+
+
+@asynccontextmanager
+async def _store(asked: Asked) -> AsyncIterator[Store]:
+    config = find(asked.config)
+    options = dict(config.settings.store)
+    kind = str(options.pop("kind", ""))
+    if kind == "memory":
+        err("The store is in memory: what waits in another process cannot be seen from here.")
+    store: Store = load("stores", kind).from_config(options, config.base / config.settings.state)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _lasting(
+    *, session: bool, where: tuple[str, ...], minutes: float, uses: int | None
+) -> Lasting | None:
+    if not session and not where:
+        return None
+    wanted: dict[str, Any] = {}
+    for word in where:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip(":"):
+            raise click.UsageError(f"{word!r}: write NAME=VALUE or NAME:=JSON-Schema.")
+        if name.endswith(":"):
+            wanted[name[:-1]] = _object(value, "--where")
+        else:
+            wanted[name] = {"const": _value(value)}
+    return Lasting(session=session, where=wanted, seconds=minutes * 60, uses=uses)
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    made = _value(text)
+    if not isinstance(made, dict):
+        raise click.UsageError(f"{what} takes a JSON object.")
+    return made
+
+
+def _value(text: str) -> Any:
+    """As JSON; what is none is a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _tell(request: Request, *, as_json: bool) -> None:
+    if as_json:
+        print_json(request.to_dict(time.time()))
+    else:
+        _say(request)
+
+
+def _say(request: Request) -> None:
+    have = sum(vote.approve for vote in request.votes)
+    more = f" by {have} of {request.need}" if request.status == "waiting" else ""
+    status = "approved" if more else request.status
+    out(safe(f"{request.handle} is {status}{more}."))
+
+
+def _print(asked: Asked, requests: list[dict[str, Any]]) -> None:
+    listing = table("handle", "tool", "caller", "status", "expires", "reason", wide=["reason"])
+    for one in requests:
+        caller = one["caller"].get("user") or one["caller"]["id"]
+        cells = (one["tool"], caller, one["status"], _at(one["expires"]), one_line(one["reason"]))
+        row(listing, one["handle"], *cells)
+    screen = console(asked)
+    screen.print(listing)
+    screen.print(plain("toolpost approvals show HANDLE tells more", "dim"))
+
+
+def _pairs(data: dict[str, Any]) -> list[tuple[str, str]]:
+    caller = ", ".join(f"{k} {v}" for k, v in data["caller"].items() if isinstance(v, str))
+    votes = [f"{_vote(one)}" for one in data.get("votes", ())]
+    pairs = [
+        ("handle", data["handle"]),
+        ("tool", data["tool"]),
+        ("arguments", json_text(data["arguments"])),
+        ("edited", "yes" if data["edited"] else "no"),
+        ("caller", caller),
+        ("session", data.get("session") or "-"),
+        ("because", data["reason"]),
+        ("status", data["status"]),
+        ("needs", f"{data.get('need', 1)}"),
+        ("asked", _at(data["asked"])),
+        ("expires", _at(data["expires"])),
+    ]
+    return [*pairs, *(("said", vote) for vote in votes)]
+
+
+def _vote(one: dict[str, Any]) -> str:
+    word = "yes" if one["approve"] else "no"
+    why = f": {one['reason']}" if one.get("reason") else ""
+    return f"{word}, by {one.get('user') or one['by']} ({one['channel']}){why}"
+
+
+def _plain(one: Any) -> dict[str, Any]:
+    return {
+        "handle": one.handle,
+        "tool": one.tool,
+        "caller": one.caller.user or one.caller.id,
+        "session": one.session,
+        "where": one.where,
+        "left": one.left,
+        "expires": one.expires,
+        "by": one.by,
+    }
+
+
+def _at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%d %b %H:%M:%S")

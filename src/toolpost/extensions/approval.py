@@ -1,0 +1,197 @@
+"""A call that needs a yes waits for one, or comes back with a handle to resume.
+
+Above: the road; the policy before it may have set ``call.ask``. Below: ``approvals``, where
+requests are kept and answered. How a person is reached, and who may answer, is not known here.
+
+    never    nobody is asked (what the policy wants asked does not run)
+    policy   what the policy wants asked, and tools with ``requires_approval``
+    unsafe   these, and every tool from tier 3
+    always   every call
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from time import monotonic
+from typing import Any, Final, Literal, Self
+
+import msgspec
+
+from toolpost.approvals import Approvals, Channel, Decision, Edited, Request
+from toolpost.approvals.terminal import Prompt
+from toolpost.call import Call, Caller
+from toolpost.clock import SystemClock
+from toolpost.contracts import Clock, Records, Ring, Road, Surroundings, Walk
+from toolpost.errors import CallError
+from toolpost.options import Options, options_from
+from toolpost.patterns import selector
+from toolpost.result import Result
+from toolpost.schema import Schema
+from toolpost.spec import TIERS, ToolSpec
+
+_log = logging.getLogger("toolpost.approvals")
+_UNSAFE: Final = 3
+_CALLBACK: Final[Channel] = "callback"
+_TERMINAL: Final[Channel] = "terminal"
+Mode = Literal["never", "policy", "unsafe", "always"]
+Ask = Callable[[Request], Awaitable[Decision | bool | None]]
+"""Reaches a person: the answer, or ``None`` if it is still to come, by whatever way."""
+
+
+class ApprovalOptions(Options, frozen=True, kw_only=True):
+    """The table ``[extensions.approval]``. ``wait``: seconds a call waits for the answer;
+    ``expires``: seconds until a request nobody used is void; ``need``: how many people have to
+    agree, ``needs`` the same by pattern of tools; ``approvers``: roles that may answer for others;
+    ``prompt``: ask at the terminal this was started from.
+    """
+
+    mode: Mode = "policy"
+    wait: float = 0.0
+    expires: float = 3600.0
+    need: int = 1
+    needs: dict[str, int] = msgspec.field(default_factory=dict)
+    approvers: tuple[str, ...] = ()
+    prompt: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wait < 0:
+            raise ValueError("wait is a number of seconds")
+        if not 0 < self.expires <= 30 * 86400:
+            raise ValueError("expires is a number of seconds, up to 30 days")
+        if not all(1 <= need <= 10 for need in (self.need, *self.needs.values())):
+            raise ValueError("between 1 and 10 people have to agree")
+
+
+DEFAULTS: Final = ApprovalOptions()
+
+
+class Approval:
+    """The guard. ``ask`` reaches a person in a way of your own."""
+
+    name = "approval"
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        options: ApprovalOptions = DEFAULTS,
+        ask: Ask | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.approvals = Approvals(
+            records, clock=clock or SystemClock(), approvers=options.approvers
+        )
+        self._options = options
+        self._ask, self._channel = ask, _CALLBACK
+        if ask is None and options.prompt:
+            self._ask, self._channel = Prompt(), _TERMINAL
+        self._asking: set[str] = set()
+        self._needs = [(selector((pattern,)), need) for pattern, need in options.needs.items()]
+
+    @classmethod
+    def from_config(cls, options: Mapping[str, Any], around: Surroundings) -> Self:
+        parsed = options_from(options, ApprovalOptions, "extension approval")
+        return cls(around.records, options=parsed, clock=around.clock)
+
+    def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
+        if self._options.mode == "never":
+            return None
+        always, asked = _always(spec, self._options.mode), _Asked(self, spec, road)
+
+        def ring(call: Call, call_next: Walk) -> Awaitable[Result]:
+            reason = call.ask or always
+            if reason is None and call.grant is None:
+                return call_next(call)
+            return asked(call, call_next, reason or "A grant was presented.")
+
+        return ring
+
+    async def requested(self, call: Call, spec: str, reason: str) -> Request:
+        """The request for this call, after everybody who can be reached here was."""
+        options = self._options
+        need = next((need for fits, need in self._needs if fits(call.spec)), options.need)
+        request = await self.approvals.ask(
+            call, spec=spec, reason=reason, need=need, seconds=options.expires
+        )
+        if request.status != "waiting":
+            return request
+        ends = monotonic() + options.wait
+        if call.deadline is not None:
+            ends = min(ends, call.deadline)
+        if self._ask is not None and request.handle not in self._asking:
+            await self._reach(request, self._ask, call.deadline)
+        if (left := ends - monotonic()) > 0:
+            await self.approvals.wait(request.handle, seconds=left)
+        return request
+
+    async def _reach(self, request: Request, ask: Ask, deadline: float | None) -> None:
+        """Ask in the way that was given; what goes wrong with it is no yes."""
+        self._asking.add(request.handle)
+        left = request.expires - self.approvals.now()
+        if deadline is not None:
+            left = min(left, deadline - monotonic())
+        try:
+            said = await asyncio.wait_for(ask(request), left)
+            if said is not None:
+                decision = said if isinstance(said, Decision) else Decision(approve=said is True)
+                await self.approvals.decide(
+                    request.handle,
+                    decision,
+                    by=Caller(self._channel, owner=True),
+                    channel=self._channel,
+                    seen=request.seen,
+                )
+        except TimeoutError:
+            _log.warning("nobody has answered %s in time", request.handle)
+        except CallError as late:  # somebody else has answered, or the answer was none
+            _log.warning("an answer to %s does not count: %s", request.handle, late)
+        except Exception:  # noqa: BLE001 - foreign code: the request stays, and waits
+            _log.exception("nobody could be asked about %s", request.handle)
+        finally:
+            self._asking.discard(request.handle)
+
+
+class _Asked:
+    """The calls of one tool that need a yes."""
+
+    def __init__(self, approval: Approval, spec: ToolSpec, road: Road) -> None:
+        self._approval, self._spec, self._road = approval, spec, road
+
+    @cached_property
+    def _digest(self) -> str:
+        return self._spec.digest
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return Schema(self._spec.input_schema, coerce=self._spec.coerce)
+
+    async def __call__(self, call: Call, call_next: Walk, reason: str) -> Result:
+        approvals, handle = self._approval.approvals, call.grant
+        if call.dry_run:
+            return await call_next(msgspec.structs.replace(call, ask=call.ask or reason))
+        if handle is None:
+            standing = await approvals.covered(call, spec=self._digest)
+            if standing is not None:
+                call.note(Approval.name, f"covered by {standing.handle}, given by {standing.by}")
+                return await call_next(msgspec.structs.replace(call, ask=None))
+            handle = (await self._approval.requested(call, self._digest, reason)).handle
+        found = await approvals.redeem(handle, call, spec=self._digest, admit=self._schema.admit)
+        if isinstance(found, Edited):
+            return await self._road.rewalk(call, arguments=found.arguments, grant=handle)
+        people = ", ".join(f"{vote.person} ({vote.channel})" for vote in found.votes)
+        call.note(Approval.name, f"{handle} approved by {people}")
+        return await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
+
+
+def _always(spec: ToolSpec, mode: Mode) -> str | None:
+    """Why every call of this tool needs a yes, or ``None``."""
+    if spec.requires_approval:
+        return f"{spec.name} asks for it."
+    if mode == "always":
+        return "Every call does."
+    if mode == "unsafe" and spec.tier >= _UNSAFE:
+        return f"{spec.name} is of tier {spec.tier} ({TIERS[spec.tier]})."
+    return None

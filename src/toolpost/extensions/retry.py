@@ -1,0 +1,306 @@
+"""Retry: a call that failed for a reason that passes is made again, if nothing can happen twice.
+
+Outside the slots, so that waiting holds none; inside everything that decides whether a call may be
+made at all. What may be repeated is said by the tool's ``effects`` and by the error, never by a
+setting. What keeps failing is left alone for a while (a breaker per tool), and all repeats of the
+process together are a small share of its calls (a budget). A tool that has failed hands over to its
+``fallback`` by a new walk, which every ring judges anew; it never goes up a tier.
+
+It refuses to know what the tool does, and who is asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from math import ceil
+from typing import Any, Final, Self
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from toolpost.breaker import Breaker, Budget, State
+from toolpost.call import Call
+from toolpost.clock import SystemClock
+from toolpost.contracts import Clock, Ring, Road, Surroundings, Walk
+from toolpost.errors import ConfigError, Outcome, Unavailable
+from toolpost.options import Options, options_from
+from toolpost.result import Failure, Metadata, Result, failure
+from toolpost.spec import ToolSpec
+
+_NEVER_AGAIN: Final = frozenset(
+    {
+        "VALIDATION_ERROR",
+        "INTERNAL_ERROR",
+        "QUEUE_FULL",
+        "UNAUTHORIZED",
+        "POLICY_DENIED",
+        "APPROVAL_REQUIRED",
+        "APPROVAL_DENIED",
+        "BUDGET_EXCEEDED",
+        "CANCELLED",
+        "CONFLICT",
+    }
+)
+"""Made again, they would fail again; a full queue is to be heard of at once."""
+_NOT_HANDED_OVER: Final = _NEVER_AGAIN - {"INTERNAL_ERROR", "QUEUE_FULL"}
+_SAY_NOTHING: Final = frozenset(
+    ("QUEUE_FULL", "RATE_LIMITED", "INTERNAL_ERROR", "RESOURCE_LIMIT", "UNAVAILABLE", "TIMEOUT")
+)
+"""Of these, those that are no failure of what is behind the tool are no sign of its health."""
+_STATES: Final[Mapping[State, float]] = {"closed": 0, "half-open": 1, "open": 2}
+_WORST: Final[tuple[Outcome, ...]] = ("none", "done", "unknown")
+_TRODDEN: Final = "toolpost.fallback_from"
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class RetryOptions(Options, frozen=True, kw_only=True):
+    """The table ``[extensions.retry]``. Times are seconds; 0 breaker failures: no breaker."""
+
+    attempts: int = 3
+    backoff: float = 0.2
+    longest_backoff: float = 5.0
+    longest_wait: float = 30.0
+    budget_share: float = 0.1
+    budget_per_second: float = 1.0
+    budget_most: float = 20.0
+    breaker_failures: int = 10
+    breaker_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.attempts <= 3:
+            raise ValueError("attempts must be 1, 2 or 3")
+        for field in self.__struct_fields__:
+            if not 0 <= getattr(self, field) < float("inf"):
+                raise ValueError(f"{field} must be 0 or more")
+
+
+class Retry:
+    """The guard. ``state(tool)`` and ``gauges()`` tell how the breakers stand."""
+
+    name = "retry"
+
+    def __init__(
+        self,
+        options: RetryOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.options = options or RetryOptions()
+        self.clock = clock or SystemClock()
+        self.sleep, self.chance = sleep, chance
+        self.budget = Budget(
+            share=self.options.budget_share,
+            per_second=self.options.budget_per_second,
+            most=self.options.budget_most,
+            now=self.clock.monotonic(),
+        )
+        # a reloaded tool keeps its breaker, and one that is gone for good leaves nothing behind
+        self._breakers: WeakValueDictionary[str, Breaker] = WeakValueDictionary()
+
+    @classmethod
+    def from_config(cls, options: Mapping[str, Any], around: Surroundings) -> Self:
+        return cls(options_from(options, RetryOptions, "extension retry"), clock=around.clock)
+
+    def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
+        options = self.options
+        attempts = spec.retry.attempts if spec.retry is not None else options.attempts
+        if attempts == 1 and not options.breaker_failures and spec.fallback is None:
+            return None
+        if spec.fallback == spec.name:
+            raise ConfigError(f"{spec.name!r} is its own fallback: name another tool, or none")
+        breaker = self._breakers.get(spec.name)
+        if breaker is None:
+            breaker = Breaker(options.breaker_failures, options.breaker_seconds)
+            self._breakers[spec.name] = breaker
+        return _around(_Care(self, spec, road, breaker, attempts), breaker, self.budget)
+
+    def state(self, tool: str) -> State:
+        """Whether a tool is left alone right now."""
+        breaker = self._breakers.get(tool)
+        return "closed" if breaker is None else breaker.state(self.clock.monotonic())
+
+    def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
+        """How the breakers stand (0 closed, 1 half-open, 2 open), and what the budget has left."""
+        breakers, now = dict(self._breakers), self.clock.monotonic()
+        states = {name: _STATES[breaker.state(now)] for name, breaker in breakers.items()}
+        return {
+            "breaker_state": ("tool", states),
+            "retry_budget": ("", {"": self.budget.tokens}),
+        }
+
+
+def _around(care: _Care, breaker: Breaker, budget: Budget) -> Ring:
+    """What a call costs as long as all is well."""
+
+    async def ring(call: Call, call_next: Walk) -> Result:
+        if budget.tokens < budget.most:
+            budget.earn()
+        if not breaker.closed:
+            return await care.when_open(call, call_next)
+        result = await call_next(call)
+        if result.error is not None:
+            return await care.after_failure(call, call_next, result)
+        if breaker.failures:
+            breaker.succeeded()
+        return result
+
+    return ring
+
+
+class _Care:
+    """What is done for the calls of one tool once something has gone wrong."""
+
+    __slots__ = ("_attempts", "_breaker", "_honours_key", "_retry", "_road", "_spec")
+
+    def __init__(
+        self, retry: Retry, spec: ToolSpec, road: Road, breaker: Breaker, attempts: int
+    ) -> None:
+        self._retry, self._spec, self._road = retry, spec, road
+        self._breaker, self._attempts = breaker, attempts
+        self._honours_key = spec.retry is not None and spec.retry.honours_key
+
+    async def after_failure(self, call: Call, call_next: Walk, result: Result) -> Result:
+        """The first attempt has failed."""
+        attempts = 1
+        while result.error is not None:
+            self._learn(call, result.error)
+            pause = self._pause(call, result.error, attempts)
+            if pause is None:
+                break
+            await self._retry.sleep(pause)
+            if not self._breaker.closed:  # others have found out meanwhile
+                break
+            attempts += 1
+            call.note(Retry.name, f"attempt {attempts} after {pause:.2f}s")
+            result = await call_next(call)
+            result.metadata.attempts = attempts
+        if result.error is None:
+            self._breaker.succeeded()
+            return result
+        return await self._handed_over(call, result, result.error)
+
+    async def when_open(self, call: Call, call_next: Walk) -> Result:
+        """It is left alone, unless this is the call that tries whether it works again."""
+        wait = self._breaker.probe(self._retry.clock.monotonic())
+        if wait:
+            refused = self._left_alone(call, wait)
+            return await self._handed_over(call, Result(error=refused), refused)
+        call.note(Retry.name, "tries whether it works again")
+        try:
+            result = await call_next(call)
+            if result.error is None:
+                self._breaker.succeeded()
+            else:
+                self._learn(call, result.error)
+        finally:
+            self._breaker.probed()
+        if result.error is None:
+            return result
+        return await self._handed_over(call, result, result.error)
+
+    def _left_alone(self, call: Call, wait: float) -> Failure:
+        call.note(Retry.name, "left alone")
+        refusal = Unavailable(
+            f"{call.tool} has failed {self._breaker.failures} times in a row and is left alone for "
+            f"now. Retry after {ceil(wait)}s, or use another tool.",
+            retry_after=wait,
+        )
+        return failure(refusal, tool=call.tool, call_id=call.call_id, effects=self._spec.effects)
+
+    def _learn(self, call: Call, error: Failure) -> None:
+        """What a failure says about the health of what is behind the tool."""
+        if error.retryable and error.code not in _NEVER_AGAIN and error.code != "RATE_LIMITED":
+            # a caller who gives a tool too little time says nothing about the tool
+            if error.code != "TIMEOUT" or not self._too_late(call):
+                self._breaker.failed(self._retry.clock.monotonic())
+        elif error.code not in _SAY_NOTHING:
+            self._breaker.succeeded()
+
+    def _too_late(self, call: Call, pause: float = 0.0) -> bool:
+        return call.deadline is not None and (
+            self._retry.clock.monotonic() + pause >= call.deadline
+        )
+
+    def _pause(self, call: Call, error: Failure, attempts: int) -> float | None:
+        """Seconds until the next attempt; None: there is none."""
+        if attempts >= self._attempts or not self._may_repeat(call, error):
+            return None
+        options, cooldown = self._retry.options, max(0.0, error.retry_after or 0.0)
+        window = min(options.longest_backoff, options.backoff * 2.0 ** (attempts - 1))
+        pause = cooldown + self._retry.chance() * window
+        if cooldown > options.longest_wait or self._too_late(call, pause):
+            return None
+        if not self._breaker.closed:
+            return None
+        if not self._retry.budget.spend(self._retry.clock.monotonic()):
+            call.note(Retry.name, "the budget for repeats is used up")
+            return None
+        return pause
+
+    def _may_repeat(self, call: Call, error: Failure) -> bool:
+        if not error.retryable or error.code in _NEVER_AGAIN:
+            return False
+        return self._harmless(error) or (self._honours_key and call.key is not None)
+
+    def _harmless(self, error: Failure) -> bool:
+        """Whether doing it again, here or elsewhere, cannot do anything twice."""
+        return self._spec.effects != "once" or error.effects == "none"
+
+    async def _handed_over(self, call: Call, result: Result, error: Failure) -> Result:
+        """The fallback's result, or the failure as it was."""
+        fallback = self._spec.fallback
+        if fallback is None or error.code in _NOT_HANDED_OVER or self._too_late(call):
+            return result
+        if (reason := self._why_not(call, error, fallback)) is not None:
+            call.warn(f"{call.tool} was not handed over to {fallback}: {reason}.")
+            return result
+        call.note(Retry.name, f"{error.code}, handed over to {fallback}")
+        trodden = (*_trodden(call), call.tool)
+        onward = msgspec.structs.replace(call, metadata={**call.metadata, _TRODDEN: trodden})
+        second = await self._road.rewalk(onward, tool=fallback)
+        call.trail.extend(f"{fallback}: {step}" for step in second.metadata.trail)
+        call.warnings.extend(second.metadata.warnings)
+        return _told(call, result, error, second)
+
+    def _why_not(self, call: Call, error: Failure, fallback: str) -> str | None:
+        if not self._harmless(error):
+            return "it may have had its effect already"
+        if fallback == call.tool or fallback in _trodden(call):
+            return "it has failed before in this call"
+        spec = self._road.bound(fallback).spec
+        if spec.name != fallback:
+            return "there is no such tool"
+        if spec.tier > self._spec.tier:
+            return f"that is of a higher tier ({spec.tier}, not {self._spec.tier})"
+        return None
+
+
+def _trodden(call: Call) -> tuple[str, ...]:
+    """The tools that have failed before this one in the same call."""
+    said = call.metadata.get(_TRODDEN, ())
+    return tuple(said) if isinstance(said, list | tuple) else ()
+
+
+def _told(call: Call, first: Result, error: Failure, second: Result) -> Result:
+    """One result for the call that was made, which says that two tools were at work."""
+    about, name = second.metadata, call.spec.fallback
+    metadata = Metadata(
+        call_id=call.call_id,
+        attempts=first.metadata.attempts,
+        cached=about.cached,
+        warnings=call.warnings,
+        trail=call.trail,
+        plan=about.plan,
+    )
+    if second.error is None:
+        call.warn(f"{call.tool} failed ({error.code}): this is the result of {name}.")
+        return msgspec.structs.replace(second, metadata=metadata)
+    call.warn(f"{call.tool} was handed over to {name}, which failed too ({second.error.code}).")
+    worse = max(error.effects, second.error.effects, key=_WORST.index)
+    error = msgspec.structs.replace(error, effects=worse)
+    return msgspec.structs.replace(first, error=error, metadata=metadata)

@@ -1,0 +1,201 @@
+"""Slots: how many calls of a tool run at once, how many wait, and that the rest hear so at once.
+
+The innermost guard: whoever waits for a human, for another call or for a back-off holds no slot.
+A tool has ``limits.concurrency`` slots and a queue of ``limits.queue``; a group of tools, by a
+pattern, may share slots of its own (``[extensions.slots.groups]``). The queue is first in, first
+out, and nobody waits in it beyond his deadline. It refuses to know what a call does with its slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from toolpost.call import Call
+from toolpost.contracts import Ring, Road, Surroundings, Walk
+from toolpost.errors import ConfigError, QueueFull, TimedOut
+from toolpost.options import Options, options_from
+from toolpost.patterns import selector
+from toolpost.result import Result
+from toolpost.spec import ToolSpec
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a group of tools has together."""
+
+    concurrency: int = 10
+    queue: int = 100
+
+
+class _Settings(Options, frozen=True, kw_only=True):
+    groups: Mapping[str, Share] = {}
+
+
+class Slots:
+    """The guard. ``gauges()`` says how full it is, for whoever shows that."""
+
+    name = "slots"
+
+    def __init__(self, *, groups: Mapping[str, Share] | None = None) -> None:
+        self._groups = {
+            pattern: _Gate(f"The group {pattern}", share.concurrency, share.queue)
+            for pattern, share in (groups or {}).items()
+        }
+        self._members = {pattern: selector((pattern,)) for pattern in self._groups}
+        # a reloaded tool keeps its gate, and one that is gone for good leaves nothing behind
+        self._tools: WeakValueDictionary[str, _Gate] = WeakValueDictionary()
+
+    @classmethod
+    def from_config(cls, options: Mapping[str, Any], around: Surroundings) -> Self:
+        groups = options_from(options, _Settings, "extension slots").groups
+        for name, share in groups.items():
+            if share.concurrency < 1 or share.queue < 0:
+                raise ConfigError(
+                    f"extension slots: group {name!r} needs a concurrency of at least 1 and a "
+                    "queue of at least 0",
+                    at=("groups", name),
+                )
+        return cls(groups=groups)
+
+    def bind(self, spec: ToolSpec, road: Road) -> Ring:
+        gate = self._tools.get(spec.name)
+        if gate is None:
+            gate = self._tools[spec.name] = _Gate(spec.name, 0, 0)
+        gate.resize(spec.limits.concurrency, spec.limits.queue)
+        shared = [gate for p, gate in self._groups.items() if self._members[p](spec)]
+        return _through_all((gate, *shared)) if shared else _through(gate)
+
+    def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
+        """How many calls run and wait right now: metric → (label, its value → the number)."""
+        tools, groups = dict(self._tools).items(), self._groups.items()
+        return {
+            "slots_running": ("tool", {name: gate.running for name, gate in tools}),
+            "slots_waiting": ("tool", {name: len(gate.waiting) for name, gate in tools}),
+            "group_slots_running": ("group", {name: gate.running for name, gate in groups}),
+            "group_slots_waiting": ("group", {name: len(gate.waiting) for name, gate in groups}),
+        }
+
+
+def _through(gate: _Gate) -> Ring:
+    async def ring(call: Call, call_next: Walk) -> Result:
+        if gate.running < gate.most:  # whoever leaves hands his slot on: nobody waits then
+            gate.running += 1
+        else:
+            await gate.wait(call.deadline)
+        try:
+            return await call_next(call)
+        finally:
+            if gate.waiting:
+                gate.hand_on()
+            else:
+                gate.running -= 1
+
+    return ring
+
+
+def _through_all(gates: tuple[_Gate, ...]) -> Ring:
+    """The tool's own gate first, then the groups' in the order of the config: two calls that wait
+    for each other's slot cannot be.
+    """
+
+    async def ring(call: Call, call_next: Walk) -> Result:
+        held: list[_Gate] = []
+        try:
+            for gate in gates:
+                await gate.enter(call.deadline)
+                held.append(gate)
+            return await call_next(call)
+        finally:
+            for gate in reversed(held):
+                gate.leave()
+
+    return ring
+
+
+class _Gate:
+    """Slots and a queue. While somebody waits, every slot is taken."""
+
+    __slots__ = ("__weakref__", "_name", "_queue", "most", "running", "waiting")
+
+    def __init__(self, name: str, most: int, queue: int) -> None:
+        self._name, self.most, self._queue = name, most, queue
+        self.running = 0
+        self.waiting: deque[asyncio.Future[bool]] = deque()
+
+    def resize(self, most: int, queue: int) -> None:
+        """The spec was replaced; whoever waits gets what has become free."""
+        self.most, self._queue = most, queue
+        while self.waiting and self.running < self.most:
+            self.running += 1
+            self.hand_on()
+
+    async def enter(self, deadline: float | None) -> None:
+        if self.running < self.most:
+            self.running += 1
+        else:
+            await self.wait(deadline)
+
+    def leave(self) -> None:
+        if self.waiting:
+            self.hand_on()
+        else:
+            self.running -= 1
+
+    def hand_on(self) -> None:
+        """Give the slot of a call that leaves to the first who waits, unless there are too many."""
+        if self.running <= self.most:
+            while self.waiting:
+                turn = self.waiting.popleft()
+                if not turn.done():  # one that is done was cancelled a moment ago
+                    turn.set_result(True)
+                    return
+        self.running -= 1
+
+    async def wait(self, deadline: float | None) -> None:
+        """Come back with a slot, or raise without one."""
+        if len(self.waiting) >= self._queue:
+            raise QueueFull(
+                f"{self._name} is busy: {self.running} calls are running and "
+                f"{len(self.waiting)} are waiting. Try again later."
+            )
+        loop, began = asyncio.get_running_loop(), monotonic()
+        turn: asyncio.Future[bool] = loop.create_future()
+        timer = None
+        if deadline is not None:
+            timer = loop.call_later(max(0.0, deadline - began), self._expire, turn)
+        self.waiting.append(turn)
+        try:
+            if await turn:
+                return
+        except BaseException:
+            if not turn.done() or turn.cancelled():
+                self._forget(turn)
+            elif turn.result():  # the slot came together with the cancellation
+                self.leave()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        waited = round(monotonic() - began, 3)
+        raise TimedOut(
+            f"Operation timed out after {waited:g}s of waiting: {self._name} is busy. "
+            "Try again later.",
+            details={"seconds": waited},
+            effects="none",
+            remedy="wait",
+        )
+
+    def _expire(self, turn: asyncio.Future[bool]) -> None:
+        if not turn.done():
+            self._forget(turn)
+            turn.set_result(False)
+
+    def _forget(self, turn: asyncio.Future[bool]) -> None:
+        if turn in self.waiting:
+            self.waiting.remove(turn)

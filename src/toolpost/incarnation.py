@@ -1,0 +1,62 @@
+"""One life of one process, as a text that other processes can ask about.
+
+Above: whoever leaves something open in a store, to be judged by others after a crash. Below: the
+kernel. A process id alone is given out again; with the time it was started, the boot and the pid
+namespace it is not.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+
+def mine() -> str:
+    """This process."""
+    return _made(os.getpid())  # by pid: a fork is another life
+
+
+def ended(life: str) -> bool:
+    """True if that process has surely ended; of one that cannot be seen from here nobody knows."""
+    place, _, rest = life.rpartition("/")
+    pid, _, start = rest.partition("-")
+    if place != _place() or not pid.isdigit():
+        return False
+    return _started(int(pid)) != start
+
+
+@lru_cache(1)
+def _made(pid: int) -> str:
+    return f"{_place()}/{pid}-{_started(pid)}"
+
+
+@lru_cache(1)
+def _place() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116 - it is no file
+    except OSError:  # not Linux
+        return os.uname().nodename
+
+
+def _started(pid: int) -> str | None:
+    """When it was started, in ticks since the boot; ``None`` if it is not there."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return None if Path("/proc/self").exists() else _signalled(pid)
+    except OSError:  # it ended while it was read
+        return None
+    state, *fields = stat.rpartition(b")")[2].split()
+    return None if state in (b"Z", b"X") else fields[18].decode()
+
+
+def _signalled(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return "?"

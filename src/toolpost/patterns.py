@@ -1,0 +1,55 @@
+"""Texts that stand for many: which tools a pattern means, and globs over any text.
+
+Above: whoever names tools in a config (access, rules). Below: the spec. A pattern is a tool's name
+with ``*``, ``?`` and ``[…]`` in it, or ``tag:``, ``category:``, ``kind:``, ``label:`` and a glob
+(``label:vendor=acme``). What the tools are chosen for is not known here.
+
+A glob takes time in proportion to the text: its stars are never tried again (``fnmatch`` writes
+them as atomic groups), so that a hostile text cannot make one expensive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
+
+from toolpost.errors import ConfigError
+from toolpost.spec import ToolSpec, nearest, short
+
+_FIELDS = ("tag", "category", "kind", "label")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,200}")
+_WILD = re.compile(r"[*?\[]")
+
+
+def glob(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a text is one of these, or looks like one: case counts, and the whole text does."""
+    plain = frozenset(p for p in patterns if not _WILD.search(p))
+    wild = [re.compile(translate(p)).match for p in patterns if _WILD.search(p)]
+    if not wild:
+        return plain.__contains__
+    return lambda text: text in plain or any(match(text) for match in wild)
+
+
+def selector(patterns: Iterable[str]) -> Callable[[ToolSpec], bool]:
+    """Whether a tool is meant by any of the patterns; a ``ConfigError`` for what is no pattern."""
+    tests = [_selecting(pattern) for pattern in patterns]
+    return lambda spec: any(test(spec) for test in tests)
+
+
+def _selecting(pattern: str) -> Callable[[ToolSpec], bool]:
+    field, colon, rest = pattern.partition(":")
+    if not colon:
+        if not _NAME_PATTERN.fullmatch(pattern):
+            raise ConfigError(f"{short(pattern)!r} is no pattern: no tool can have such a name")
+        matches = glob((pattern,))
+        return lambda spec: matches(spec.name)
+    if field not in _FIELDS or not rest:
+        hint = nearest(field, _FIELDS) or f"; write {', '.join(f'{f}:…' for f in _FIELDS)}"
+        raise ConfigError(f"{short(pattern)!r} is no pattern{hint}")
+    matches = glob((rest,))
+    if field == "tag":
+        return lambda spec: any(matches(tag) for tag in spec.tags)
+    if field == "label":
+        return lambda spec: any(matches(f"{key}={text}") for key, text in spec.labels.items())
+    return lambda spec: matches(getattr(spec, field))

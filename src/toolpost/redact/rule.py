@@ -1,0 +1,80 @@
+"""One kind of thing to find: ``Rule``, and the questions that several rules ask of a match.
+
+Above: the tables ``secret.py`` and ``personal.py``. Below: nothing. Texts are bytes here, one byte
+for each character (``scan.py`` says how), so that a place in them is a place in the text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+Span = tuple[int, int]
+Match = re.Match[bytes]
+Check = Callable[[bytes, Match], Span | None]
+"""Which part of a match is the finding; None if it is none after all."""
+
+_SAMPLE: Final = 512
+_ONE_WORD: Final = re.compile(rb"[A-Za-z]*[0-9]{0,4}")
+_SPLIT: Final = re.compile(rb"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``pattern`` means the same to ``re`` and RE2, and once begun it either fails within a bounded
+    number of characters or eats what it has seen: one pass over a text is linear with both.
+    """
+
+    kind: str
+    pattern: str
+    needs: tuple[bytes, ...] = ()
+    """One of these stands in every text that can match, in small letters; empty: not known."""
+    check: Check | None = None
+    secret: bool = True
+    step: int = 0
+    """Where to look on after a match that was none: so many characters on; 0: after it."""
+
+
+def group(number: int) -> Check:
+    """The finding is what stands in a group."""
+
+    def check(_: bytes, match: Match) -> Span | None:
+        return match.span(number)
+
+    return check
+
+
+def mixed(text: bytes) -> bool:
+    """Digits and letters, and not the same few all over: no placeholder, no plain word."""
+    text = text[:_SAMPLE]
+    letters = any(65 <= c <= 90 or 97 <= c <= 122 for c in text)
+    return letters and any(48 <= c <= 57 for c in text) and len(set(text)) >= 6
+
+
+def wordy(text: bytes) -> bool:
+    """Words and small numbers in a row, as in names, paths and versions."""
+    return all(_ONE_WORD.fullmatch(part) for part in _SPLIT.split(text[:_SAMPLE]))
+
+
+def entropy(text: bytes) -> float:
+    """Bits for each character, by how often each occurs."""
+    text = text[:_SAMPLE]
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
+
+
+def random(text: bytes) -> bool:
+    """Looks like something a machine made up."""
+    return len(text) >= 16 and mixed(text) and not wordy(text) and entropy(text) >= 3.0
+
+
+def apart(text: bytes, start: int, end: int) -> bool:
+    """No letter, digit or ``_`` is joined to it on either side."""
+    return not (start and _joined(text[start - 1])) and not (end < len(text) and _joined(text[end]))
+
+
+def _joined(char: int) -> bool:
+    return 48 <= char <= 57 or 65 <= char <= 90 or 97 <= char <= 122 or char in (0x5F, 0x80)

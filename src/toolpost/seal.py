@@ -1,0 +1,194 @@
+"""Keys and signatures: what proves that a piece of state is as this house wrote it.
+
+Above: the audit's ledger, and whatever else has to recognise its own state. Below: ``cryptography``
+if it is installed (``pip install "toolpost[seal]"``): Ed25519, and anybody with the public key can
+check. Without it HMAC-SHA256 of the standard library stands in: then only who holds the key file
+can. It refuses to know what is signed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from toolpost.errors import ConfigError, MissingPart
+
+Algorithm = Literal["ed25519", "hmac-sha256"]
+KEY_SUFFIX: Final = ".key"
+PUBLIC_SUFFIX: Final = ".pub"
+
+
+class Verifier(msgspec.Struct, frozen=True):
+    """Checks signatures. ``key`` names the key that made them."""
+
+    algorithm: Algorithm
+    key: str
+    check: Callable[[bytes, str], bool]
+    """Whether this text is the signature of that message."""
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """Makes signatures, as text."""
+
+    algorithm: Algorithm
+    key: str
+    sign: Callable[[bytes], str]
+    verifier: Verifier
+
+
+def can_sign_publicly() -> bool:
+    """Whether Ed25519 is to be had here."""
+    try:
+        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401 - 20 ms: only if asked
+    except ImportError:
+        return False
+    return True
+
+
+def new_seal() -> Seal:
+    """A key that lives as long as this process."""
+    return _seal(*_new())
+
+
+def open_seal(folder: Path, name: str) -> Seal:
+    """The key ``folder/name.key``, made if there is none; nobody but its owner may read it.
+
+    Beside it, ``<id>.pub`` keeps what is needed to check its signatures when it has been replaced.
+    """
+    file = folder / f"{name}{KEY_SUFFIX}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        algorithm, secret = _parsed(file, _private(file))
+    except FileNotFoundError:
+        algorithm, secret = _kept(file, *_new())
+    seal = _seal(algorithm, secret)
+    if algorithm == "ed25519" and not (public := folder / f"{seal.key}{PUBLIC_SUFFIX}").exists():
+        public.write_text(f"{algorithm} {_text(_public(secret))}\n", encoding="ascii")
+    return seal
+
+
+def verifiers(folder: Path, name: str) -> dict[str, Verifier]:
+    """Everything here that signatures can be checked with, by the id of the key."""
+    found: dict[str, Verifier] = {}
+    for file in sorted(folder.glob(f"*{PUBLIC_SUFFIX}")):
+        algorithm, public = _parsed(file, file.read_text(encoding="ascii", errors="replace"))
+        verifier = _verifier(algorithm, public)
+        found[verifier.key] = verifier
+    file = folder / f"{name}{KEY_SUFFIX}"
+    if file.exists():
+        verifier = _seal(*_parsed(file, _private(file))).verifier
+        found[verifier.key] = verifier
+    return found
+
+
+def _private(file: Path) -> str:
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(fd, encoding="ascii", errors="replace") as opened:
+        about = os.fstat(fd)
+        if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            raise ConfigError(
+                f"{file}: others may read this key, or it is not yours. If nobody has: "
+                f"chmod 600 {file}; else move it away, and a new one is made"
+            )
+        return opened.read(1024)
+
+
+def _parsed(file: Path, text: str) -> tuple[Algorithm, bytes]:
+    algorithm, _, rest = text.strip().partition(" ")
+    try:
+        key = base64.urlsafe_b64decode(rest)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ConfigError(f"{file}: this is not a key of toolpost; restore it from a copy")
+    if algorithm == "ed25519":
+        return "ed25519", key
+    if algorithm == "hmac-sha256":
+        return "hmac-sha256", key
+    raise ConfigError(f"{file}: there is no way to sign with {algorithm!r}")
+
+
+def _new() -> tuple[Algorithm, bytes]:
+    return ("ed25519" if can_sign_publicly() else "hmac-sha256"), secrets.token_bytes(32)
+
+
+def _kept(file: Path, algorithm: Algorithm, secret: bytes) -> tuple[Algorithm, bytes]:
+    """Written whole beside its place and linked there: of two who start at once, one wins."""
+    draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as opened:
+            opened.write(f"{algorithm} {_text(secret)}\n")
+            opened.flush()
+            os.fsync(fd)
+        try:
+            os.link(draft, file)
+        except FileExistsError:
+            return _parsed(file, _private(file))
+    finally:
+        draft.unlink()
+    return algorithm, secret
+
+
+def _seal(algorithm: Algorithm, secret: bytes) -> Seal:
+    if algorithm == "hmac-sha256":
+        verifier = _verifier(algorithm, secret)
+        return Seal(algorithm, verifier.key, lambda m: _mac(secret, m), verifier)
+    private = _ed25519().Ed25519PrivateKey.from_private_bytes(secret)
+    verifier = _verifier(algorithm, _public(secret))
+    return Seal(algorithm, verifier.key, lambda m: _text(private.sign(m)), verifier)
+
+
+def _verifier(algorithm: Algorithm, key: bytes) -> Verifier:
+    if algorithm == "hmac-sha256":
+        # the id is a digest of the key under a label: it tells nothing about the key
+        name = _mac(key, b"the name of this key")[:16]
+        return Verifier(
+            algorithm, name, lambda m, s: hmac.compare_digest(_mac(key, m).encode(), s.encode())
+        )
+    public = _ed25519().Ed25519PublicKey.from_public_bytes(key)
+
+    def check(message: bytes, signature: str) -> bool:
+        from cryptography.exceptions import InvalidSignature  # with the rest: only if asked
+
+        try:
+            public.verify(base64.urlsafe_b64decode(signature.encode()), message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    return Verifier(algorithm, hashlib.sha256(key).hexdigest()[:16], check)
+
+
+def _public(secret: bytes) -> bytes:
+    public: bytes = (
+        _ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    )
+    return public
+
+
+def _ed25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as exc:
+        raise MissingPart(
+            "an Ed25519 key needs 'cryptography'. Install it with: pip install \"toolpost[seal]\""
+        ) from exc
+    return ed25519
+
+
+def _mac(key: bytes, message: bytes) -> str:
+    return _text(hmac.digest(key, message, "sha256"))
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode()

@@ -1,0 +1,216 @@
+"""The file of a SQLite store: made private, opened, brought to the present schema; its failures
+put into words.
+
+Above: ``sqlite``, which asks for connections. It refuses to know what is read and written. Its
+messages go to models: what is wrong, but no paths; the log has those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from toolpost.errors import ConfigError, ToolpostError, Unavailable
+
+_log = logging.getLogger("toolpost.store")
+
+MIGRATIONS: Final = (
+    (  # 1
+        # REPLACE gives a row a new number, and AUTOINCREMENT never the same one twice: the
+        # version of a record that is gone does not come back with its successor
+        """CREATE TABLE records (
+            version INTEGER PRIMARY KEY AUTOINCREMENT,
+            space TEXT NOT NULL,
+            key TEXT NOT NULL,
+            value BLOB NOT NULL,
+            ends REAL,
+            UNIQUE (space, key)
+        )""",
+        """CREATE TABLE journal (
+            position INTEGER PRIMARY KEY AUTOINCREMENT,
+            writer TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            UNIQUE (writer, number)
+        )""",
+    ),
+    (  # 2: what ends next is found, and a writer's lines are, without reading all
+        "CREATE INDEX records_ends ON records (ends) WHERE ends IS NOT NULL",
+        "CREATE INDEX journal_writer ON journal (writer, position)",
+    ),
+)
+"""The statements that lead from each version of the schema to the next; only ever added to."""
+
+_MANY_TRIES: Final = 0.01
+"""Seconds between tries where SQLite itself does not wait for another process."""
+_TOLD: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full; it goes on as soon as there is room",
+    sqlite3.SQLITE_BUSY: "another process has been writing for too long",
+    sqlite3.SQLITE_LOCKED: "another process has been writing for too long",
+    sqlite3.SQLITE_READONLY: "it may not be written to",
+    sqlite3.SQLITE_PERM: "it may not be opened",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk or a file-size limit refuses it",
+    sqlite3.SQLITE_CORRUPT: "its file is damaged",
+    sqlite3.SQLITE_NOTADB: "its file is damaged",
+    sqlite3.SQLITE_NOMEM: "there is no memory left",
+    sqlite3.SQLITE_PROTOCOL: "another process has been writing for too long",
+}
+"""What is wrong with the surroundings; any other fault is one of the statement."""
+
+
+def from_outside(fault: BaseException) -> bool:
+    """Whether the surroundings failed, so that every other statement would fail just so."""
+    return isinstance(fault, OSError) or _code(fault) in _TOLD
+
+
+def translated(fault: Exception, path: Path) -> Exception:
+    """The error for whoever asked; the log gets the details."""
+    if isinstance(fault, ToolpostError):
+        return fault
+    if not isinstance(fault, sqlite3.Error | OSError):
+        return fault
+    _log.error("store %s: %s: %s", path, _name(fault), fault)
+    why = _TOLD.get(_code(fault), "the database refuses it")
+    return Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0)
+
+
+def _code(fault: BaseException) -> int:
+    return getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+
+
+def _name(fault: Exception) -> str:
+    return getattr(fault, "sqlite_errorname", type(fault).__name__)
+
+
+class File:
+    """A file by its path; every thread asks for a connection of its own."""
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self.path = path.absolute()
+        self._patience = patience
+        self._identity: tuple[int, int] | None = None
+
+    def writer(self) -> sqlite3.Connection:
+        """A connection to a file that is there and up to date."""
+        if self._identity is None:
+            _make(self.path)
+        connection = self._connect()
+        try:
+            self._wal(connection)
+            # a line that was appended survives a power cut, and so does everything else
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA journal_size_limit=16777216")
+            migrate(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        if self._identity is None:
+            self._identity = self._now()
+        return connection
+
+    def reader(self) -> sqlite3.Connection:
+        connection = self._connect()
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
+    def check(self) -> None:
+        """What is written to a file that was removed is lost without a word: refuse it."""
+        if self._now() != self._identity:
+            _log.error("store %s: the file was moved or removed while it was in use", self.path)
+            raise Unavailable("What must be kept cannot be: its file is gone. Restart the program.")
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - on every write: half the time of Path.stat
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _connect(self) -> sqlite3.Connection:
+        # mode=rw: SQLite must not make a file of its own, with other rights, where one is missing
+        uri = f"{self.path.as_uri()}?mode=rw"
+        return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)
+
+    def _wal(self, connection: sqlite3.Connection) -> None:
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            except sqlite3.OperationalError as fault:  # two first openers: no waiting built in
+                if _code(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(_MANY_TRIES)
+            except sqlite3.DatabaseError as fault:
+                if _code(fault) == sqlite3.SQLITE_NOTADB:
+                    raise ConfigError(f"{self.path} is no SQLite file: name another") from fault
+                raise
+            else:
+                if mode != "wal":
+                    raise ConfigError(
+                        f"{self.path}: this file system cannot share a SQLite file (WAL): "
+                        "put the store on a local disk, or use PostgreSQL"
+                    )
+                return
+
+
+def _make(path: Path) -> None:
+    """For its owner alone: what is kept tells who did what."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Whatever is missing of the schema, all or nothing, while other processes wait."""
+    if _version(connection) == len(MIGRATIONS):
+        return
+    with transaction(connection):
+        version = _version(connection)  # another process may have been first
+        if version is None:
+            if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                raise ConfigError(f"{path} is the database of something else: name another file")
+            connection.execute("CREATE TABLE schema (version INTEGER NOT NULL)")
+            connection.execute("INSERT INTO schema VALUES (0)")
+            version = 0
+        if version > len(MIGRATIONS):
+            raise ConfigError(
+                f"{path} was written by a newer toolpost (schema {version}, this one knows "
+                f"{len(MIGRATIONS)}): upgrade this one"
+            )
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute("UPDATE schema SET version = ?", (len(MIGRATIONS),))
+
+
+def _version(connection: sqlite3.Connection) -> int | None:
+    tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema'"
+    if connection.execute(tables).fetchone() is None:
+        return None
+    version: int = connection.execute("SELECT version FROM schema").fetchone()[0]
+    return version
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing; the write lock is taken first, so that what is read stays true."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

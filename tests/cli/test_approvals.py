@@ -1,0 +1,193 @@
+"""``toolpost approvals``: a person sees what waits, and answers at a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import Terminal, json_of, toolpost
+
+CONFIG = """
+guards = ["approval"]
+
+[[sources]]
+kind = "files"
+paths = ["tools.yaml"]
+
+[store]
+kind = "sqlite"
+"""
+SPECS = """
+- name: pay
+  description: Pay somebody.
+  requires_approval: true
+  isolation: inline
+  input_schema:
+    type: object
+    properties: {to: {type: string}, amount: {type: integer, default: 10}}
+    required: [to]
+  binding: {module: bank, function: pay}
+"""
+MODULE = """
+async def pay(to: str, amount: int) -> str:
+    return f"paid {amount} to {to}"
+"""
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    (tmp_path / "toolpost.toml").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "tools.yaml").write_text(SPECS, encoding="utf-8")
+    (tmp_path / "bank.py").write_text(MODULE, encoding="utf-8")
+    return tmp_path
+
+
+def asked(bank: Path, *words: str) -> str:
+    done = toolpost("call", "pay", *(words or ("to=bob",)), "--json", cwd=bank)
+    assert done.returncode == 7, done.stdout + done.stderr
+    return str(json.loads(done.stdout)["error"]["details"]["approval"])
+
+
+def at_terminal(
+    bank: Path, *words: str, typed: tuple[tuple[str, str], ...] = ()
+) -> tuple[int, str]:
+    with Terminal("approvals", *words, cwd=bank) as terminal:
+        for until, keys in typed:
+            terminal.read_until(until)
+            terminal.press(keys.encode())
+        return terminal.ended(), terminal.written
+
+
+def paid(bank: Path, *words: str) -> Any:
+    return json_of("call", "pay", *(words or ("to=bob",)), cwd=bank)["output"]
+
+
+@pytest.mark.req("FM-13")
+def test_a_call_is_asked_for_approved_at_a_terminal_and_made_again(bank: Path) -> None:
+    handle = asked(bank)
+    (listed,) = json_of("approvals", "list", cwd=bank)
+    assert (listed["handle"], listed["status"]) == (handle, "waiting")
+    assert listed["arguments"] == {"to": "bob", "amount": 10}
+    assert handle in toolpost("approvals", "list", cwd=bank).stdout
+
+    status, written = at_terminal(bank, "approve", handle[:10], typed=(("[y/N]", "y\n"),))
+    assert status == 0 and f"{handle} is approved." in written
+    assert '{"amount":10,"to":"bob"}' in written
+
+    assert paid(bank) == "paid 10 to bob"
+    assert toolpost("call", "pay", "to=bob", cwd=bank).returncode == 7, "the next asks anew"
+    shown = toolpost("approvals", "show", handle, cwd=bank).stdout
+    assert "used" in shown and "(terminal)" in shown
+
+
+def test_not_meaning_it_changes_nothing(bank: Path) -> None:
+    handle = asked(bank)
+    status, _ = at_terminal(bank, "approve", handle, typed=(("[y/N]", "n\n"),))
+    assert status == 130
+    assert json_of("approvals", "show", handle, cwd=bank)["status"] == "waiting"
+
+
+def test_whoever_holds_only_a_pipe_cannot_approve_their_own_call(bank: Path) -> None:
+    handle = asked(bank)
+    done = toolpost("approvals", "approve", handle, "--yes", cwd=bank, stdin="y\ny\n")
+    assert done.returncode == 6
+    assert "terminal" in done.stderr
+    assert json_of("approvals", "show", handle, cwd=bank)["status"] == "waiting"
+
+
+def test_a_no_is_said_from_anywhere_and_the_agent_hears_why(bank: Path) -> None:
+    handle = asked(bank)
+    done = toolpost("approvals", "deny", handle, "--reason", "Not bob.", cwd=bank)
+    assert done.stdout == f"{handle} is denied.\n"
+    again = toolpost("call", "pay", "to=bob", cwd=bank)
+    assert again.returncode == 8 and "Not bob." in again.stderr
+    late = toolpost("approvals", "deny", handle, cwd=bank)
+    assert late.returncode == 14 and "denied already" in late.stderr
+    assert toolpost("approvals", "list", cwd=bank).stdout == ""
+    assert handle in toolpost("approvals", "list", "--all", cwd=bank).stdout
+    assert "Not bob." in toolpost("approvals", "show", handle, cwd=bank).stdout
+
+
+def test_an_edit_changes_the_arguments_that_it_names(bank: Path) -> None:
+    handle = asked(bank)
+    words = ("approve", handle, "--edit", '{"amount": 3}')
+    status, written = at_terminal(bank, *words, typed=(("[y/N]", "y\n"),))
+    assert status == 0 and '{"amount": 3}' in written
+    assert paid(bank) == "paid 3 to bob"
+
+
+def test_a_yes_that_lasts_is_listed_and_revoked(bank: Path) -> None:
+    handle = asked(bank)
+    words = ("approve", handle, "--yes", "--where", "to=bob", "--where", 'amount:={"maximum": 50}')
+    assert at_terminal(bank, *words, "--uses", "2")[0] == 0
+    assert paid(bank, "to=bob", "amount=40") == "paid 40 to bob"
+    (lasting,) = json_of("approvals", "standing", cwd=bank)
+    assert lasting["left"] == 1
+    assert lasting["where"] == {"to": {"const": "bob"}, "amount": {"maximum": 50}}
+    assert lasting["handle"] in toolpost("approvals", "standing", cwd=bank).stdout
+    asked(bank, "to=bob", "amount=60")
+    assert toolpost("approvals", "revoke", lasting["handle"], cwd=bank).returncode == 0
+    asked(bank, "to=bob", "amount=41")
+    assert "No yes lasts" in toolpost("approvals", "standing", cwd=bank).stderr
+
+
+def test_a_yes_for_a_session_covers_it(bank: Path) -> None:
+    handle = asked(bank, "to=bob", "--session", "s1")
+    assert at_terminal(bank, "approve", handle, "--yes", "--session")[0] == 0
+    assert paid(bank, "to=carl", "--session", "s1") == "paid 10 to carl"
+    assert "this session" in toolpost("approvals", "standing", cwd=bank).stdout
+    asked(bank, "to=carl", "--session", "s2")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("show", "ap-0000"), 4),
+        (("show", "nonsense"), 4),
+        (("revoke", "st-0"), 4),
+        (("approve", "HANDLE", "--edit", "[]"), 2),
+        (("approve", "HANDLE", "--where", "to"), 2),
+        (("approve", "HANDLE", "--where", 'to:={"type": "nothing"}'), 65),
+    ],
+)
+def test_what_cannot_be_done_is_said(bank: Path, words: tuple[str, ...], status: int) -> None:
+    handle = asked(bank)
+    words = tuple(handle if word == "HANDLE" else word for word in words)
+    code, written = at_terminal(bank, *words, *(("--yes",) if words[0] == "approve" else ()))
+    assert code == status, written
+    assert "Traceback" not in written and "Sorry" not in written
+
+
+def test_a_watch_shows_what_comes_and_takes_the_answer(bank: Path) -> None:
+    first = asked(bank)
+    with Terminal("approvals", "watch", cwd=bank) as terminal:
+        terminal.read_until(first)
+        terminal.read_until("skip]")
+        terminal.press(b"y\n")
+        terminal.read_until(f"{first} is approved.")
+        second = asked(bank, "to=carl")
+        terminal.read_until(second)
+        toolpost("approvals", "deny", second, cwd=bank)
+        terminal.press(b"y\n")
+        terminal.read_until("denied already")
+        third = asked(bank, "to=dora")
+        terminal.read_until(third)
+        terminal.press(b"\n")
+        terminal.press(b"\x03")
+        assert terminal.ended() == 130
+    assert paid(bank) == "paid 10 to bob"
+    assert json_of("approvals", "show", third, cwd=bank)["status"] == "waiting"
+
+
+def test_nothing_waits_where_nothing_was_asked(bank: Path) -> None:
+    done = toolpost("approvals", "list", cwd=bank)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "Nothing waits" in done.stderr
+
+
+def test_a_store_in_memory_is_told_to_have_nothing(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text('[store]\nkind = "memory"\n', encoding="utf-8")
+    assert "in memory" in toolpost("approvals", "list", cwd=tmp_path).stderr

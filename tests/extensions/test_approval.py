@@ -1,0 +1,809 @@
+"""The ring that asks a person: what is asked, what a yes is worth, and every way to cheat it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.extensions.around import surroundings
+from toolpost import Call, Caller, Executor, Registry, Result, tool
+from toolpost.approvals import Approvals, Decision, Lasting, Request
+from toolpost.contracts import Records, Walk
+from toolpost.errors import ConfigError, Conflict, Denied
+from toolpost.extensions.approval import Approval, ApprovalOptions
+from toolpost.stores.memory import MemoryStore
+from toolpost.stores.sqlite import SqliteStore
+from toolpost.testing import Clock
+
+pytestmark = pytest.mark.anyio
+
+BOT = Caller("key-1", user="ann", agent="bot")
+ANN = Caller("ann-at-home", user="ann")
+BOSS = Caller("key-9", user="zoe", roles=frozenset({"approver"}))
+YES = Decision(approve=True)
+ran: list[tuple[str, int]] = []
+
+
+@tool(tier=1, requires_approval=True)
+async def pay(to: str, amount: int = 10) -> str:
+    """Pay somebody."""
+    ran.append((to, amount))
+    return f"paid {amount} to {to}"
+
+
+@tool(tier=1, requires_approval=True, description="Pay somebody, another way.", name="pay")
+async def changed(to: str, amount: int = 10) -> str:
+    ran.append((to, amount))
+    return "changed"
+
+
+@tool(tier=3, effects="read")
+async def peek() -> str:
+    """Look where one should not."""
+    return "seen"
+
+
+@tool(tier=0, effects="read")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run() -> None:
+    ran.clear()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1_000_000.0)
+
+
+class Bench:
+    """An executor with the ring, and the desk where answers are given."""
+
+    def __init__(
+        self,
+        records: Records,
+        clock: Clock | None = None,
+        *,
+        tools: tuple[Any, ...] = (pay, peek, look),
+        ask: Callable[[Request], Awaitable[Any]] | None = None,
+        before: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> None:
+        options.setdefault("approvers", ("approver",))
+        self.ring = Approval(records, options=ApprovalOptions(**options), ask=ask, clock=clock)
+        self.executor = Executor(Registry(tools), guards=[*before, self.ring])
+        self.desk = self.ring.approvals
+
+    async def pay(self, to: str = "bob", *, caller: Caller = BOT, **more: Any) -> Result:
+        return await self.executor.execute("pay", {"to": to}, caller=caller, **more)
+
+    async def handle(self, to: str = "bob", **more: Any) -> str:
+        error = (await self.pay(to, **more)).error
+        assert error is not None and error.code == "APPROVAL_REQUIRED", error
+        return str((error.details or {})["approval"])
+
+    async def approved(self, to: str = "bob", **more: Any) -> str:
+        handle = await self.handle(to, **more)
+        await self.desk.decide(handle, YES, by=BOSS, channel="api")
+        return handle
+
+
+@pytest.fixture
+def bench(clock: Clock) -> Bench:
+    return Bench(MemoryStore(clock=clock), clock)
+
+
+def code(result: Result) -> str:
+    return "ok" if result.error is None else result.error.code
+
+
+# what is asked
+
+
+@pytest.mark.req("FM-13", "UX-4")
+async def test_a_call_that_needs_a_yes_comes_back_with_a_handle_and_runs_when_resumed(
+    bench: Bench, clock: Clock
+) -> None:
+    result = await bench.pay()
+    assert result.error is not None
+    assert (result.error.code, result.error.remedy) == ("APPROVAL_REQUIRED", "ask_approval")
+    assert result.error.effects == "none"
+    details = dict(result.error.details or {})
+    handle = details.pop("approval")
+    assert details == {
+        "expires": clock.now + 3600,
+        "reason": "pay asks for it.",
+        "need": 1,
+        "have": 0,
+    }
+    assert ran == []
+
+    (request,) = await bench.desk.waiting()
+    assert (request.handle, request.tool, request.caller) == (handle, "pay", BOT)
+    assert request.exact() == {"to": "bob", "amount": 10}, "as admitted, defaults filled in"
+    assert request.spec == pay.spec.digest
+
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    resumed = await bench.pay(grant=handle)
+    assert resumed.output == "paid 10 to bob"
+    assert resumed.metadata.trail == ["approval", f"approval: {handle} approved by zoe (api)"]
+    assert (await bench.desk.find(handle)).used_by == resumed.metadata.call_id
+    assert ran == [("bob", 10)]
+
+
+@pytest.mark.req("UX-4")
+@pytest.mark.parametrize(
+    ("mode", "asked"),
+    [
+        ("never", set()),
+        ("policy", {"pay"}),
+        ("unsafe", {"pay", "peek"}),
+        ("always", {"pay", "peek", "look"}),
+    ],
+)
+async def test_the_mode_says_which_calls_need_a_yes(mode: Any, asked: set[str]) -> None:
+    bench = Bench(MemoryStore(), mode=mode)
+    calls = {"pay": {"to": "bob"}, "peek": {}, "look": {}}
+    results = {name: await bench.executor.execute(name, args) for name, args in calls.items()}
+    assert {name for name, result in results.items() if result.error} == asked
+    assert all(code(results[name]) == "APPROVAL_REQUIRED" for name in asked)
+
+
+async def wants_asked(call: Call, call_next: Walk) -> Result:
+    return await call_next(msgspec.structs.replace(call, ask="Rule 7 says so."))
+
+
+@pytest.mark.req("FM-13", "UX-4")
+@pytest.mark.parametrize("mode", ["policy", "unsafe", "always"])
+async def test_what_the_policy_wants_asked_is_asked_and_runs_after_a_yes(mode: Any) -> None:
+    bench = Bench(MemoryStore(), before=(wants_asked,), mode=mode)
+    result = await bench.executor.execute("look", caller=BOT)
+    assert result.error is not None and "Rule 7 says so." in result.error.message
+    (request,) = await bench.desk.waiting()
+    await bench.desk.decide(request.handle, YES, by=ANN, channel="terminal")
+    assert (await bench.executor.execute("look", caller=BOT, grant=request.handle)).output == "seen"
+
+
+@pytest.mark.req("UX-4")
+async def test_where_nobody_is_ever_asked_what_the_policy_wants_asked_does_not_run() -> None:
+    bench = Bench(MemoryStore(), before=(wants_asked,), mode="never")
+    assert code(await bench.executor.execute("look")) == "APPROVAL_REQUIRED"
+    assert bench.executor.bound("look").rings == ("wants_asked",)
+
+
+async def test_a_dry_run_asks_nobody_and_uses_nothing_up(bench: Bench) -> None:
+    result = await bench.pay(dry_run=True)
+    assert result.metadata.plan is not None and result.metadata.plan["ask"] == "pay asks for it."
+    assert await bench.desk.all() == []
+    handle = await bench.approved()
+    assert (await bench.pay(dry_run=True, grant=handle)).success
+    assert (await bench.pay(grant=handle)).success
+    assert ran == [("bob", 10)]
+
+
+async def test_the_same_call_again_is_the_same_request_and_runs_once_it_is_approved(
+    bench: Bench,
+) -> None:
+    handle = await bench.handle()
+    assert await bench.handle() == handle
+    assert await bench.handle(session_id="s") != handle
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    assert (await bench.pay()).success
+    assert await bench.handle() != handle, "the next one needs a yes of its own"
+    assert ran == [("bob", 10)]
+
+
+async def test_racing_calls_of_one_kind_make_one_request(bench: Bench) -> None:
+    handles = await asyncio.gather(*(bench.handle() for _ in range(10)))
+    assert len(set(handles)) == 1
+    assert len(await bench.desk.all()) == 1
+
+
+async def test_a_no_is_final_and_is_not_asked_again(bench: Bench, clock: Clock) -> None:
+    handle = await bench.handle()
+    no = Decision(approve=False, reason="Not to bob.")
+    await bench.desk.decide(handle, no, by=ANN, channel="console")
+    for result in (await bench.pay(grant=handle), await bench.pay()):
+        assert result.error is not None
+        assert (result.error.code, result.error.remedy) == ("APPROVAL_DENIED", "stop")
+        assert "Not to bob." in result.error.message
+    with pytest.raises(Conflict, match=r"denied already \(by ann\)"):
+        await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    clock.advance(3601)
+    assert await bench.handle() != handle
+    assert ran == []
+
+
+async def test_arguments_that_cannot_be_kept_exactly_are_refused() -> None:
+    @tool(requires_approval=True)
+    async def free(data: object) -> None:
+        """Take anything."""
+
+    bench = Bench(MemoryStore(), tools=(free,))
+    result = await bench.executor.execute("free", {"data": "\ud800"})
+    assert code(result) == "VALIDATION_ERROR"
+    assert await bench.desk.all() == []
+
+
+# attacks: what is not exactly what was approved does not run
+
+
+@pytest.mark.req("FM-13")
+async def test_an_approval_that_is_replayed_is_refused(bench: Bench) -> None:
+    handle = await bench.approved()
+    assert (await bench.pay(grant=handle)).success
+    again = await bench.pay(grant=handle)
+    assert again.error is not None and again.error.code == "APPROVAL_DENIED"
+    assert "used" in again.error.message
+    assert ran == [("bob", 10)]
+
+
+async def test_an_approval_that_is_replayed_fifty_times_at_once_is_used_once(bench: Bench) -> None:
+    handle = await bench.approved()
+    results = await asyncio.gather(*(bench.pay(grant=handle) for _ in range(50)))
+    assert sorted(map(code, results)) == ["APPROVAL_DENIED"] * 49 + ["ok"]
+    assert ran == [("bob", 10)]
+
+
+async def test_arguments_changed_after_the_approval_are_refused(bench: Bench) -> None:
+    handle = await bench.approved()
+    assert code(await bench.pay("eve", grant=handle)) == "CONFLICT"
+    more = await bench.executor.execute(
+        "pay", {"to": "bob", "amount": 11}, caller=BOT, grant=handle
+    )
+    assert code(more) == "CONFLICT"
+    assert ran == []
+    assert (await bench.pay(grant=handle)).success, "trying does not use it up"
+
+
+async def test_arguments_changed_by_a_ring_behind_the_request_are_refused(clock: Clock) -> None:
+    async def raises_it(call: Call, call_next: Walk) -> Result:
+        return await call_next(call.with_arguments({**call.arguments, "amount": 999}))
+
+    store = MemoryStore(clock=clock)
+    handle = await Bench(store, clock).approved()
+    assert code(await Bench(store, clock, before=(raises_it,)).pay(grant=handle)) == "CONFLICT"
+    assert ran == []
+
+
+async def test_a_tool_changed_after_the_approval_is_refused(clock: Clock) -> None:
+    store = MemoryStore(clock=clock)
+    handle = await Bench(store, clock).approved()
+    result = await Bench(store, clock, tools=(changed,)).pay(grant=handle)
+    assert result.error is not None and result.error.code == "CONFLICT"
+    assert "has changed" in result.error.message
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    "thief",
+    [
+        Caller("key-2", user="ann", agent="bot"),
+        Caller("key-1", user="eve", agent="bot"),
+        Caller("key-1", user="ann", agent="other"),
+        Caller("key-1", user="ann", agent="bot", owner=True),
+    ],
+)
+async def test_an_approval_of_somebody_else_is_refused(
+    bench: Bench, thief: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = await bench.approved()
+    with caplog.at_level(logging.WARNING, "toolpost.approvals"):
+        assert code(await bench.pay(grant=handle, caller=thief)) == "APPROVAL_DENIED"
+    assert f"{thief.id} tried to use {handle} of key-1" in caplog.text
+    assert ran == []
+
+
+async def test_an_approval_for_another_folder_or_tool_is_refused(bench: Bench) -> None:
+    handle = await bench.approved()
+    assert code(await bench.pay(grant=handle, working_dir="/")) == "CONFLICT"
+    assert code(await bench.executor.execute("look", caller=BOT, grant=handle)) == "CONFLICT"
+
+
+@pytest.mark.parametrize("grant", ["ap-made-up", "", "ap-"])
+async def test_an_approval_that_was_made_up_is_refused(bench: Bench, grant: str) -> None:
+    await bench.approved()
+    assert code(await bench.pay(grant=grant)) == "APPROVAL_DENIED"
+    assert ran == []
+
+
+async def test_an_approval_that_nobody_has_given_yet_is_no_approval(bench: Bench) -> None:
+    handle = await bench.handle()
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_REQUIRED"
+    assert ran == []
+
+
+async def test_an_approval_that_has_expired_is_refused(bench: Bench, clock: Clock) -> None:
+    handle = await bench.approved()
+    clock.advance(3600)
+    result = await bench.pay(grant=handle)
+    assert result.error is not None
+    assert (result.error.code, result.error.remedy) == ("APPROVAL_DENIED", "ask_approval")
+    assert "expired" in result.error.message
+    assert ran == []
+
+
+async def test_a_request_that_has_expired_cannot_be_approved(bench: Bench, clock: Clock) -> None:
+    handle = await bench.handle()
+    clock.advance(3600)
+    with pytest.raises(Conflict, match="expired"):
+        await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    assert await bench.desk.waiting() == []
+
+
+async def test_a_clock_that_is_put_back_ends_an_approval(bench: Bench, clock: Clock) -> None:
+    handle = await bench.approved()
+    clock.now -= 30
+    assert (await bench.desk.find(handle)).state(clock.now) == "approved", "hosts differ a little"
+    clock.now -= 3600
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
+
+
+@pytest.mark.parametrize(
+    ("by", "channel"),
+    [
+        (BOT, "api"),
+        (BOT, "terminal"),
+        (BOT, "webhook"),
+        (Caller("key-1"), "api"),
+        (Caller("key-1", user="somebody", roles=frozenset({"approver"})), "api"),
+        (ANN, "api"),
+        (Caller("key-7", user="ann", roles=frozenset({"approver"})), "api"),
+        (Caller("key-8", user="zoe", agent="bot", roles=frozenset({"approver"})), "api"),
+        (Caller("key-3", user="eve"), "api"),
+        (Caller("key-3", user="eve"), "console"),
+    ],
+)
+async def test_the_requesting_agent_or_key_or_a_stranger_cannot_approve(
+    bench: Bench, by: Caller, channel: Any
+) -> None:
+    handle = await bench.handle()
+    with pytest.raises(Denied):
+        await bench.desk.decide(handle, YES, by=by, channel=channel)
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.parametrize(
+    ("by", "channel"),
+    [
+        (ANN, "terminal"),
+        (ANN, "console"),
+        (BOSS, "api"),
+        (Caller("whoever"), "webhook"),
+        (Caller("owner", owner=True), "api"),
+    ],
+)
+async def test_the_user_behind_it_a_role_and_the_owner_may_approve(
+    bench: Bench, by: Caller, channel: Any
+) -> None:
+    handle = await bench.handle()
+    await bench.desk.decide(handle, YES, by=by, channel=channel)
+    assert (await bench.pay(grant=handle)).success
+
+
+async def test_the_owner_cannot_approve_a_call_of_their_own_by_the_way_it_was_made(
+    bench: Bench,
+) -> None:
+    owner = Caller("owner", owner=True)
+    handle = await bench.handle(caller=owner)
+    with pytest.raises(Denied):
+        await bench.desk.decide(handle, YES, by=owner, channel="api")
+    await bench.desk.decide(handle, YES, by=owner, channel="terminal")
+    assert (await bench.pay(caller=owner, grant=handle)).success
+
+
+async def test_whoever_asked_may_take_it_back(bench: Bench) -> None:
+    handle = await bench.handle()
+    await bench.desk.decide(handle, Decision(approve=False), by=BOT, channel="api")
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
+
+
+async def test_of_two_racing_approvers_one_wins(bench: Bench) -> None:
+    handle = await bench.handle()
+    people = [
+        Caller(f"key-{i}", user=f"user-{i}", roles=frozenset({"approver"})) for i in range(9, 19)
+    ]
+    answers = [
+        bench.desk.decide(handle, Decision(approve=i % 2 == 0), by=by, channel="api")
+        for i, by in enumerate(people)
+    ]
+    said = await asyncio.gather(*answers, return_exceptions=True)
+    assert sum(isinstance(one, Request) for one in said) == 1
+    assert sum(isinstance(one, Conflict) for one in said) == 9
+    assert len((await bench.desk.find(handle)).votes) == 1
+
+
+# edits, several people, more than one call
+
+
+@pytest.mark.req("FM-13")
+async def test_an_approvers_edit_walks_the_whole_road_anew(clock: Clock) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def watches(call: Call, call_next: Walk) -> Result:
+        seen.append(call.arguments)
+        return await call_next(call)
+
+    bench = Bench(MemoryStore(clock=clock), clock, before=(watches,))
+    handle = await bench.handle()
+    edit = Decision(approve=True, arguments={"to": "bob", "amount": 3})
+    await bench.desk.decide(handle, edit, by=BOSS, channel="api")
+    result = await bench.pay(grant=handle)
+    assert result.output == "paid 3 to bob"
+    assert seen[-2:] == [{"to": "bob", "amount": 10}, {"to": "bob", "amount": 3}]
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
+    assert ran == [("bob", 3)]
+
+
+async def test_an_edit_gets_its_defaults_and_may_be_sent_by_the_caller(bench: Bench) -> None:
+    handle = await bench.handle()
+    edit = Decision(approve=True, arguments={"to": "carl"})
+    await bench.desk.decide(handle, edit, by=BOSS, channel="api")
+    assert code(await bench.pay("dora", grant=handle)) == "CONFLICT"
+    assert (await bench.pay("carl", grant=handle)).output == "paid 10 to carl"
+
+
+async def test_an_edit_that_does_not_fit_the_tool_is_refused_and_not_used_up(bench: Bench) -> None:
+    handle = await bench.handle()
+    edit = Decision(approve=True, arguments={"to": 5})
+    await bench.desk.decide(handle, edit, by=BOSS, channel="api")
+    assert code(await bench.pay(grant=handle)) == "VALIDATION_ERROR"
+    assert (await bench.desk.find(handle)).status == "approved"
+
+
+async def test_a_ring_may_refuse_what_an_approver_has_edited(clock: Clock) -> None:
+    async def small(call: Call, call_next: Walk) -> Result:
+        if call.arguments["amount"] > 50:
+            raise Denied("Too much.")
+        return await call_next(call)
+
+    bench = Bench(MemoryStore(clock=clock), clock, before=(small,))
+    handle = await bench.handle()
+    edit = Decision(approve=True, arguments={"to": "bob", "amount": 51})
+    await bench.desk.decide(handle, edit, by=BOSS, channel="api")
+    assert code(await bench.pay(grant=handle)) == "POLICY_DENIED"
+    assert ran == []
+
+
+@pytest.mark.req("FM-13")
+async def test_several_people_have_to_agree(clock: Clock) -> None:
+    bench = Bench(MemoryStore(clock=clock), clock, needs={"pay*": 2})
+    handle = await bench.handle()
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    result = await bench.pay(grant=handle)
+    assert result.error is not None
+    assert result.error.code == "APPROVAL_REQUIRED"
+    assert (result.error.details or {})["have"] == 1
+    with pytest.raises(Conflict, match="somebody else"):
+        await bench.desk.decide(handle, YES, by=Caller("2", user="zoe", owner=True), channel="api")
+    await bench.desk.decide(handle, YES, by=ANN, channel="terminal")
+    done = await bench.pay(grant=handle)
+    assert done.success and "zoe (api), ann (terminal)" in done.metadata.trail[-1]
+
+
+async def test_an_edit_takes_back_what_others_have_approved(clock: Clock) -> None:
+    bench = Bench(MemoryStore(clock=clock), clock, need=2)
+    handle = await bench.handle()
+    first = await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    edit = Decision(approve=True, arguments={"to": "eve", "amount": 10})
+    await bench.desk.decide(handle, edit, by=ANN, channel="terminal")
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_REQUIRED"
+    with pytest.raises(Conflict, match="look at it again"):
+        await bench.desk.decide(handle, YES, by=BOSS, channel="api", seen=first.seen)
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    assert (await bench.pay(grant=handle)).output == "paid 10 to eve"
+
+
+@pytest.mark.req("FM-13")
+async def test_a_yes_for_this_session_covers_the_calls_of_the_session(bench: Bench) -> None:
+    handle = await bench.handle(session_id="s1")
+    lasting = Decision(approve=True, lasting=Lasting(session=True))
+    await bench.desk.decide(handle, lasting, by=ANN, channel="terminal")
+    done = await bench.pay("carl", session_id="s1")
+    assert done.success
+    (standing,) = await bench.desk.standing()
+    assert done.metadata.trail[-1] == f"approval: covered by {standing.handle}, given by ann"
+    assert code(await bench.pay("carl", session_id="s2")) == "APPROVAL_REQUIRED"
+    assert code(await bench.pay("carl")) == "APPROVAL_REQUIRED"
+    other = Caller("key-2", user="ann", agent="bot")
+    assert code(await bench.pay("carl", session_id="s1", caller=other)) == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.req("FM-13")
+async def test_a_yes_for_a_pattern_holds_within_its_limits(bench: Bench, clock: Clock) -> None:
+    where = {"to": {"const": "bob"}, "amount": {"maximum": 20}}
+    lasting = Lasting(where=where, seconds=60, uses=2)
+    handle = await bench.handle()
+    await bench.desk.decide(
+        handle, Decision(approve=True, lasting=lasting), by=ANN, channel="terminal"
+    )
+
+    async def amount(n: int, to: str = "bob") -> str:
+        sent = {"to": to, "amount": n}
+        return code(await bench.executor.execute("pay", sent, caller=BOT))
+
+    assert await amount(21) == "APPROVAL_REQUIRED"
+    assert await amount(5, "eve") == "APPROVAL_REQUIRED"
+    racing = await asyncio.gather(*(amount(n) for n in range(11, 21)))
+    assert racing.count("ok") == 2
+    assert len(ran) == 2
+
+    clock.advance(61)
+    assert await bench.desk.standing() == []
+    assert await amount(6) == "APPROVAL_REQUIRED"
+
+
+async def test_a_lasting_yes_ends_with_its_time_its_tool_or_its_revocation(clock: Clock) -> None:
+    store = MemoryStore(clock=clock)
+    bench = Bench(store, clock)
+    lasting = Lasting(where={"to": {"const": "bob"}}, seconds=7200)
+    yes = Decision(approve=True, lasting=lasting)
+    await bench.desk.decide(await bench.handle("x"), yes, by=ANN, channel="terminal")
+    assert (await bench.pay()).success
+    assert code(await Bench(store, clock, tools=(changed,)).pay()) == "APPROVAL_REQUIRED"
+    (standing,) = await bench.desk.standing()
+    assert (await bench.desk.revoke(standing.handle)).handle == standing.handle
+    assert code(await bench.pay()) == "APPROVAL_REQUIRED"
+    await bench.desk.decide(await bench.handle("y"), yes, by=ANN, channel="terminal")
+    assert (await bench.pay()).success
+    clock.advance(7200)
+    assert code(await bench.pay()) == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.parametrize(
+    ("lasting", "why"),
+    [
+        (Lasting(session=True), "no session"),
+        (Lasting(), "for all"),
+        (Lasting(where={"to": {"const": 1}}, seconds=0), "30 days"),
+        (Lasting(where={"to": {"const": 1}}, seconds=1e9), "30 days"),
+        (Lasting(where={"to": {"const": 1}}, uses=0), "at least one"),
+    ],
+)
+async def test_a_lasting_yes_has_bounds(bench: Bench, lasting: Lasting, why: str) -> None:
+    handle = await bench.handle()
+    with pytest.raises(Conflict, match=why):
+        await bench.desk.decide(
+            handle, Decision(approve=True, lasting=lasting), by=ANN, channel="terminal"
+        )
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_REQUIRED"
+
+
+async def test_what_several_have_to_approve_is_approved_for_one_call(clock: Clock) -> None:
+    bench = Bench(MemoryStore(clock=clock), clock, need=2)
+    lasting = Lasting(where={"to": {"const": "bob"}})
+    with pytest.raises(Conflict, match="one call at a time"):
+        await bench.desk.decide(
+            await bench.handle(),
+            Decision(approve=True, lasting=lasting),
+            by=ANN,
+            channel="terminal",
+        )
+
+
+# waiting, and asking in a way of one's own
+
+
+async def test_a_call_waits_for_the_answer_and_then_runs() -> None:
+    bench = Bench(MemoryStore(), wait=30)
+    call = asyncio.ensure_future(bench.pay())
+    while not (requests := await bench.desk.waiting()):
+        await asyncio.sleep(0)
+    await bench.desk.decide(requests[0].handle, YES, by=ANN, channel="terminal")
+    assert (await asyncio.wait_for(call, 20)).success
+
+
+async def test_a_call_waits_no_longer_than_it_may() -> None:
+    for bench, limit in (
+        (Bench(MemoryStore(), wait=0.05), None),
+        (Bench(MemoryStore(), wait=60), 0.05),
+    ):
+        result = await asyncio.wait_for(bench.pay(timeout=limit), 20)
+        assert code(result) == "APPROVAL_REQUIRED"
+
+
+async def test_a_caller_who_goes_while_it_waits_leaves_the_request(bench: Bench) -> None:
+    waiting = Bench(MemoryStore(), wait=60)
+    call = asyncio.ensure_future(waiting.pay())
+    while not await waiting.desk.waiting():
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    (request,) = await waiting.desk.waiting()
+    await waiting.desk.decide(request.handle, YES, by=BOSS, channel="api")
+    assert (await waiting.pay(grant=request.handle)).success
+
+
+@pytest.mark.req("FM-13")
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (True, "ok"),
+        (False, "APPROVAL_DENIED"),
+        (None, "APPROVAL_REQUIRED"),
+        ("yes", "APPROVAL_DENIED"),
+        (Decision(approve=True), "ok"),
+        (Decision(approve=False, reason="no"), "APPROVAL_DENIED"),
+        (Decision(approve=True, arguments={"to": "carl"}), "ok"),
+    ],
+)
+async def test_a_callback_is_asked(said: Any, expected: str) -> None:
+    asked: list[Request] = []
+
+    async def ask(request: Request) -> Any:
+        asked.append(request)
+        return said
+
+    bench = Bench(MemoryStore(), ask=ask)
+    assert code(await bench.pay()) == expected
+    assert [request.exact() for request in asked] == [{"to": "bob", "amount": 10}]
+
+
+@pytest.mark.parametrize("fault", [OSError("no phone"), TimeoutError()])
+async def test_a_callback_that_breaks_is_no_yes(
+    fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask(request: Request) -> bool:
+        raise fault
+
+    caplog.set_level(logging.CRITICAL)
+    bench = Bench(MemoryStore(), ask=ask)
+    handle = await bench.handle()
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    assert (await bench.pay(grant=handle)).success
+
+
+async def test_a_callback_that_comes_too_late_changes_nothing() -> None:
+    async def ask(request: Request) -> bool:
+        no = Decision(approve=False)
+        await bench.desk.decide(request.handle, no, by=BOSS, channel="api")
+        return True
+
+    bench = Bench(MemoryStore(), ask=ask)
+    assert code(await bench.pay()) == "APPROVAL_DENIED"
+
+
+async def test_a_person_is_asked_once_while_equal_calls_wait() -> None:
+    asked, answer = 0, asyncio.Event()
+
+    async def ask(request: Request) -> bool:
+        nonlocal asked
+        asked += 1
+        await answer.wait()
+        return False
+
+    bench = Bench(MemoryStore(), ask=ask, wait=30)
+    calls = [asyncio.ensure_future(bench.pay()) for _ in range(5)]
+    while not asked:
+        await asyncio.sleep(0)
+    answer.set()
+    results = await asyncio.wait_for(asyncio.gather(*calls), 20)
+    assert {code(result) for result in results} == {"APPROVAL_DENIED"}
+    assert asked == 1
+
+
+async def test_a_callback_is_left_at_the_callers_deadline() -> None:
+    async def ask(request: Request) -> bool:
+        await asyncio.get_running_loop().create_future()
+        return True
+
+    bench = Bench(MemoryStore(), ask=ask)
+    result = await asyncio.wait_for(bench.pay(timeout=0.05), 20)
+    assert code(result) == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"mode": "sometimes"},
+        {"wait": -1},
+        {"expires": 0},
+        {"need": 0},
+        {"needs": {"pay": 99}},
+        {"needs": {"no such pattern!": 2}},
+        {"secret": "x"},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(table: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        Approval.from_config(table, surroundings(tmp_path))
+
+
+def test_the_table_of_the_config_is_understood(tmp_path: Path) -> None:
+    table = {"mode": "always", "wait": 1, "needs": {"tag:money": 2}, "prompt": True}
+    assert Approval.from_config(table, surroundings(tmp_path)).bind(look.spec, None) is not None
+
+
+# restarts
+
+
+@pytest.mark.req("FM-13")
+async def test_an_approval_is_asked_for_given_and_used_in_three_lives(tmp_path: Path) -> None:
+    async def live(work: Callable[[Bench], Awaitable[Any]]) -> Any:
+        store = SqliteStore(tmp_path / "store.db")
+        await store.open()
+        try:
+            return await work(Bench(store))
+        finally:
+            await store.close()
+
+    handle = await live(lambda bench: bench.handle())
+    await live(lambda bench: bench.desk.decide(handle, YES, by=BOSS, channel="api"))
+    assert code(await live(lambda bench: bench.pay(grant=handle))) == "ok"
+    assert code(await live(lambda bench: bench.pay(grant=handle))) == "APPROVAL_DENIED"
+
+
+async def test_two_processes_that_race_for_one_approval_run_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    await store.open()
+    handle = await Bench(store).approved()
+    program = [sys.executable, "-m", "tests.extensions.approval_child", str(path), handle]
+    children = [
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        for child in children:
+            assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        said = []
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        for child in children:
+            out, _ = await asyncio.to_thread(child.communicate, timeout=60)
+            said.append(out.strip())
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+        await store.close()
+    assert sorted(said) == ["APPROVAL_DENIED", "APPROVAL_DENIED", "ok"]
+
+
+async def test_a_process_killed_while_it_asks_loses_no_request_and_uses_none_twice(
+    tmp_path: Path,
+) -> None:
+    """The child asks, is killed as soon as it has said so, and the request is there and good."""
+    path = tmp_path / "store.db"
+    program = [sys.executable, "-m", "tests.extensions.approval_child", str(path)]
+    for number in range(3):
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            handle = child.stdout.readline().strip()
+            os.kill(child.pid, signal.SIGKILL)
+        store = SqliteStore(path)
+        await store.open()
+        bench = Bench(store)
+        await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+        assert (await bench.pay(grant=handle)).success
+        assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
+        await store.close()
+        assert len(ran) == number + 1
+
+
+async def test_a_desk_of_another_process_sees_the_same_requests(tmp_path: Path) -> None:
+    first, second = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    await first.open()
+    await second.open()
+    handle = await Bench(first).handle()
+    desk = Approvals(second, clock=Bench(second).desk._clock)
+    assert [request.handle for request in await desk.waiting()] == [handle]
+    assert (await desk.like(handle[:9])).handle == handle
+    await first.close()
+    await second.close()

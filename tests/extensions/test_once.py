@@ -1,0 +1,394 @@
+"""Idempotency keys: one run, whatever is repeated, and an honest answer after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.extensions.around import surroundings
+from tests.extensions.once_child import call as call_here
+from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, tool
+from toolpost.contracts import Record
+from toolpost.errors import ConfigError, Unavailable
+from toolpost.errors import ToolFailed as Failed
+from toolpost.extensions.once import Once
+from toolpost.stores.memory import MemoryStore
+from toolpost.testing import Clock
+
+pytestmark = pytest.mark.anyio
+ANN, BOB = Caller("a", user="ann"), Caller("b", user="bob")
+
+
+class Shop:
+    """Tools whose effects are counted."""
+
+    def __init__(self, store: Any = None, **options: Any) -> None:
+        self.charged: list[int] = []
+        self.error: Exception | None = None
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+        self.ring = Once(store or MemoryStore(), **options)
+        self.executor = Executor(Registry(self._tools()), guards=[self.ring])
+
+    def _tools(self) -> list[Any]:
+        @tool(effects="once", timeout=60)
+        async def charge(amount: int) -> dict[str, Any]:
+            """Charge somebody."""
+            self.charged.append(amount)
+            self.begun.set()
+            await self.go_on.wait()
+            if self.error is not None:
+                raise self.error
+            return {"charged": amount}
+
+        @tool(effects="idempotent")
+        async def put(amount: int) -> Output:
+            """Put something somewhere."""
+            self.charged.append(amount)
+            return Output(2**70, (Image(b"\x89PNG"),))
+
+        @tool(effects="read")
+        async def look() -> int:
+            """Look."""
+            return 1
+
+        return [charge, put, look]
+
+    async def charge(self, amount: int = 5, key: str | None = "k", **more: Any) -> Result:
+        more.setdefault("caller", ANN)
+        return await self.executor.execute("charge", {"amount": amount}, key=key, **more)
+
+
+def said(result: Result) -> tuple[str, str]:
+    return ("ok", "") if result.error is None else (result.error.code, result.error.effects)
+
+
+async def test_a_repeat_gets_the_first_result_and_runs_nothing() -> None:
+    shop = Shop()
+    first, second = await shop.charge(), await shop.charge()
+    assert first.output == second.output == {"charged": 5}
+    assert (first.metadata.cached, second.metadata.cached) == (False, True)
+    assert first.metadata.call_id != second.metadata.call_id
+    assert second.metadata.trail == ["once", "once: the first result"]
+    assert shop.charged == [5]
+
+
+async def test_a_repeat_is_exact_to_the_last_digit_and_part() -> None:
+    shop = Shop()
+    results = [await shop.executor.execute("put", {"amount": 1}, key="k") for _ in range(2)]
+    assert results[0].output == results[1].output == 2**70
+    assert results[0].parts == results[1].parts == (Image(b"\x89PNG"),)
+    assert shop.charged == [1]
+
+
+async def test_without_a_key_every_call_runs() -> None:
+    shop = Shop()
+    await shop.charge(key=None)
+    await shop.charge(key=None)
+    assert shop.charged == [5, 5]
+
+
+def test_a_tool_that_only_reads_pays_nothing_for_keys() -> None:
+    shop = Shop()
+    assert shop.executor.bound("look").rings == ()
+    assert shop.executor.bound("put").rings == ("once",)
+
+
+async def test_other_arguments_under_the_same_key_are_a_conflict() -> None:
+    shop = Shop()
+    await shop.charge(5)
+    assert said(await shop.charge(6)) == ("CONFLICT", "none")
+    assert said(await shop.charge(5, working_dir="/elsewhere")) == ("CONFLICT", "none")
+    assert shop.charged == [5]
+
+
+async def test_a_key_belongs_to_its_caller_and_its_tool() -> None:
+    shop = Shop()
+    await shop.charge()
+    await shop.charge(caller=BOB)
+    await shop.executor.execute("put", {"amount": 5}, key="k", caller=ANN)
+    assert shop.charged == [5, 5, 5]
+
+
+async def test_a_dry_run_takes_no_key() -> None:
+    shop = Shop()
+    assert (await shop.charge(dry_run=True)).metadata.plan is not None
+    assert (await shop.charge()).metadata.cached is False
+    assert (await shop.charge(dry_run=True)).metadata.plan is not None
+
+
+async def test_a_call_that_is_running_is_joined() -> None:
+    shop = Shop()
+    shop.go_on.clear()
+    calls = [asyncio.ensure_future(shop.charge()) for _ in range(20)]
+    await asyncio.wait_for(shop.begun.wait(), 20)
+    other = await shop.charge(6)
+    assert said(other) == ("CONFLICT", "none")
+    shop.go_on.set()
+    results = await asyncio.wait_for(asyncio.gather(*calls), 20)
+    assert [result.output for result in results] == [{"charged": 5}] * 20
+    assert sum(result.metadata.cached for result in results) == 19
+    assert len({id(result.output) for result in results}) == 20, "nobody shares what may change"
+    assert len({result.metadata.call_id for result in results}) == 20
+    assert shop.charged == [5]
+
+
+async def test_a_joiner_that_goes_does_not_stop_the_first_callers_run() -> None:
+    shop = Shop()
+    shop.go_on.clear()
+    first = asyncio.ensure_future(shop.charge())
+    await asyncio.wait_for(shop.begun.wait(), 20)
+    joiner = asyncio.ensure_future(shop.charge())
+    await asyncio.sleep(0)
+    joiner.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await joiner
+    late = await asyncio.wait_for(shop.charge(timeout=0.01), 20)
+    assert said(late) == ("TIMEOUT", "unknown")
+    shop.go_on.set()
+    assert (await asyncio.wait_for(first, 20)).output == {"charged": 5}
+    assert shop.charged == [5]
+
+
+async def test_a_first_caller_that_goes_leaves_an_outcome_that_nobody_knows() -> None:
+    shop = Shop()
+    shop.go_on.clear()
+    first = asyncio.ensure_future(shop.charge())
+    await asyncio.wait_for(shop.begun.wait(), 20)
+    joiner = asyncio.ensure_future(shop.charge())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert said(await asyncio.wait_for(joiner, 20)) == ("CONFLICT", "unknown")
+    await shop.executor.close()
+    again = await Shop(shop.ring._records).charge()
+    assert said(again) == ("CONFLICT", "unknown")
+    assert again.error is not None and again.error.retryable is False
+    assert shop.charged == [5]
+
+
+@pytest.mark.parametrize("effects", ["unknown", "done"])
+async def test_a_failure_after_the_effect_is_not_run_again(effects: Any) -> None:
+    shop = Shop()
+    shop.error = Unavailable("The line broke.", effects=effects, retry_after=1)
+    first = await shop.charge()
+    shop.error = None
+    second = await shop.charge()
+    assert said(first) == said(second) == ("UNAVAILABLE", effects)
+    assert first.error is not None and second.error is not None
+    assert (first.error.retryable, second.error.retryable) == (True, False)
+    assert (second.error.remedy, second.error.retry_after) == ("stop", None)
+    assert shop.charged == [5]
+
+
+async def test_a_failure_without_effects_frees_the_key() -> None:
+    shop = Shop()
+    shop.error = Failed("Nothing was charged.", effects="none")
+    assert said(await shop.charge()) == ("EXECUTION_ERROR", "none")
+    shop.error = None
+    assert (await shop.charge(6)).output == {"charged": 6}
+
+
+async def test_a_joiner_of_a_failure_without_effects_gets_it_as_it_was() -> None:
+    shop = Shop()
+    shop.error = Unavailable("Closed.", effects="none")
+    shop.go_on.clear()
+    calls = [asyncio.ensure_future(shop.charge()) for _ in range(2)]
+    await asyncio.wait_for(shop.begun.wait(), 20)
+    shop.go_on.set()
+    results = await asyncio.wait_for(asyncio.gather(*calls), 20)
+    assert [said(result) for result in results] == [("UNAVAILABLE", "none")] * 2
+    assert all(result.error and result.error.retryable for result in results)
+
+
+async def test_a_key_is_forgotten_after_its_time() -> None:
+    clock = Clock(1000.0)
+    shop = Shop(MemoryStore(clock=clock), clock=clock, ttl=60)
+    await shop.charge()
+    clock.advance(59)
+    assert (await shop.charge()).metadata.cached
+    clock.advance(2)
+    assert not (await shop.charge()).metadata.cached
+
+
+async def test_a_call_that_runs_in_another_executor_is_told_to_come_back() -> None:
+    store = MemoryStore()
+    one, other = Shop(store), Shop(store)
+    one.go_on.clear()
+    first = asyncio.ensure_future(one.charge())
+    await asyncio.wait_for(one.begun.wait(), 20)
+    result = await other.charge()
+    assert result.error is not None
+    assert (result.error.code, result.error.remedy) == ("CONFLICT", "wait")
+    assert (result.error.retryable, result.error.retry_after) == (True, 1.0)
+    one.go_on.set()
+    await asyncio.wait_for(first, 20)
+    assert (await other.charge()).output == {"charged": 5}
+    assert other.charged == []
+
+
+async def test_a_claim_of_a_host_that_cannot_be_seen_is_unknown_after_its_longest_time() -> None:
+    clock = Clock(1000.0)
+    store = MemoryStore(clock=clock)
+    shop = Shop(store, clock=clock)
+    await shop.charge()
+    ((place, record),) = await store.scan("once")
+    elsewhere = {**record.value, "state": "running", "life": "another/host/1-1", "result": None}
+    await store.put("once", place, elsewhere)
+    assert said(await shop.charge())[0] == "CONFLICT"
+    assert (await shop.charge()).error.retryable is True  # type: ignore[union-attr]
+    clock.advance(3 * 60 + 61)
+    assert (await shop.charge()).error.retryable is False  # type: ignore[union-attr]
+    assert shop.charged == [5]
+
+
+class Broken(MemoryStore):
+    """A store whose disk is full when it should write for that time."""
+
+    def __init__(self, fails: int) -> None:
+        super().__init__()
+        self.left = fails
+
+    async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+        self.left -= 1
+        if self.left == 0:
+            raise Unavailable("No space left.")
+        return await super().put(space, key, value, **more)
+
+
+async def test_without_a_claim_in_the_store_the_tool_does_not_run() -> None:
+    shop = Shop(Broken(1))
+    assert said(await shop.charge()) == ("UNAVAILABLE", "none")
+    assert shop.charged == []
+    assert (await shop.charge()).success
+
+
+async def test_a_result_that_cannot_be_kept_is_given_and_a_repeat_is_told_that_nobody_knows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    shop = Shop(Broken(2))
+    assert (await shop.charge()).success
+    assert said(await shop.charge()) == ("CONFLICT", "unknown")
+    assert shop.charged == [5]
+
+
+class Slow(MemoryStore):
+    """A store that writes, and then does not come back for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+        version = await super().put(space, key, value, **more)
+        if not self.writing.is_set():
+            self.writing.set()
+            await self.go_on.wait()
+        return version
+
+
+async def test_a_caller_that_goes_before_the_tool_runs_leaves_the_key_free() -> None:
+    store = Slow()
+    shop = Shop(store)
+    first = asyncio.ensure_future(shop.charge())
+    await asyncio.wait_for(store.writing.wait(), 20)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await shop.ring.close()
+    assert await store.scan("once") == []
+    assert (await shop.charge()).output == {"charged": 5}
+    assert shop.charged == [5]
+
+
+async def test_a_claim_that_vanishes_between_two_looks_is_made_again() -> None:
+    class Vanishing(MemoryStore):
+        refused = False
+
+        async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+            if not self.refused:
+                self.refused = True
+                return None
+            return await super().put(space, key, value, **more)
+
+        async def get(self, space: str, key: str) -> Record | None:
+            return await super().get(space, key)
+
+    shop = Shop(Vanishing())
+    assert (await shop.charge()).output == {"charged": 5}
+
+
+async def test_arguments_without_a_canonical_form_take_no_key() -> None:
+    @tool
+    async def free(data: object) -> None:
+        """Take anything."""
+
+    async with Executor(Registry([free]), guards=[Once(MemoryStore())]) as executor:
+        result = await executor.execute("free", {"data": "\ud800"}, key="k")
+    assert said(result) == ("VALIDATION_ERROR", "none")
+
+
+async def test_a_result_that_is_not_json_is_not_promised_again() -> None:
+    async def inner(call: Call, call_next: Any) -> Result:
+        return Result(output=float("nan"))
+
+    @tool
+    async def any_tool() -> None:
+        """Do something."""
+
+    async with Executor(Registry([any_tool]), guards=[Once(MemoryStore()), inner]) as executor:
+        assert (await executor.execute("any_tool", key="k")).success
+        assert said(await executor.execute("any_tool", key="k")) == ("CONFLICT", "unknown")
+
+
+def test_the_table_of_the_config_is_understood(tmp_path: Path) -> None:
+    assert Once.from_config({"ttl": 5}, surroundings(tmp_path))._ttl == 5
+    with pytest.raises(ConfigError, match="ttl"):
+        Once.from_config({"ttl": 0}, surroundings(tmp_path))
+
+
+# restarts
+
+CHILD = (sys.executable, "-m", "tests.extensions.once_child")
+
+
+async def test_with_a_key_a_repeat_after_a_restart_returns_the_first_result(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*CHILD, str(tmp_path), "run"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    )
+    first = json.loads(done.stdout)
+    again = await call_here(tmp_path, hangs=False)
+    assert first["output"] == again["output"] == "charged 5"
+    assert again["metadata"]["cached"] is True
+    assert (tmp_path / "marks").read_text(encoding="utf-8") == "5\n"
+
+
+async def test_with_a_key_a_repeat_after_a_kill_says_unknown_and_the_effect_happened_once(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(
+        [*CHILD, str(tmp_path), "hang"], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "charged\n"
+        running = (await call_here(tmp_path, hangs=False))["error"]
+        assert (running["code"], running["remedy"]) == ("CONFLICT", "wait")
+        os.kill(child.pid, signal.SIGKILL)
+    for _ in range(2):
+        error = (await call_here(tmp_path, hangs=False))["error"]
+        assert (error["code"], error["effects"], error["retryable"]) == (
+            "CONFLICT",
+            "unknown",
+            False,
+        )
+    assert (tmp_path / "marks").read_text(encoding="utf-8") == "5\n"

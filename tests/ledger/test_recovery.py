@@ -1,0 +1,134 @@
+"""Chains outlive their writers: what a dead one left open is closed, what a living one has is not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.ledger.houses import audited, house, records, tamper, verified
+from toolpost.ledger.anchor import anchors, is_held
+from toolpost.ledger.opening import FOLDER
+
+pytestmark = pytest.mark.anyio
+CHILD = (sys.executable, "-m", "tests.ledger.children")
+
+
+def state(folder: Path) -> Path:
+    return folder / ".toolpost" / FOLDER
+
+
+def left_open(folder: Path, calls: int) -> None:
+    """A writer with so many calls open, killed."""
+    with subprocess.Popen([*CHILD, str(folder), "hang", str(calls)], stdout=subprocess.PIPE) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == b"open\n"
+        one.kill()
+
+
+async def test_fifty_open_calls_of_a_killed_process_are_closed_as_unknown_by_the_next(
+    tmp_path: Path,
+) -> None:
+    left_open(tmp_path, 50)
+    before = await verified(tmp_path)
+    assert before.ok
+    assert before.heads[0].open >= 50
+    async with house(tmp_path) as tools:
+        await tools.execute("send", {"to": "carl"})
+    after = await verified(tmp_path)
+    assert (after.ok, [head.open for head in after.heads]) == (True, [0])
+    codes = Counter((c.asked.tool, c.code) for c in await audited(tmp_path))
+    assert codes["hold", "UNKNOWN"] == 50
+    unknown = [r for r in await records(tmp_path) if r.code == "UNKNOWN"]
+    assert {r.outcome for r in unknown} == {"unknown"}
+
+
+async def test_what_a_living_writer_has_open_stays_open(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*CHILD, str(tmp_path), "hang", "5"], stdout=subprocess.PIPE
+    ) as living:
+        try:
+            assert living.stdout is not None
+            assert living.stdout.readline() == b"open\n"
+            async with house(tmp_path) as tools:
+                await tools.execute("send", {"to": "carl"})
+            found = await verified(tmp_path)
+            assert found.ok
+            assert sorted(head.open >= 5 for head in found.heads) == [False, True]
+            assert not any(c.code == "UNKNOWN" for c in await audited(tmp_path))
+            held = [is_held(state(tmp_path) / file) for file in anchors(state(tmp_path))]
+            assert sorted(held) == [False, True]
+        finally:
+            living.kill()
+
+
+async def test_the_next_process_goes_on_with_the_chain_of_the_last(tmp_path: Path) -> None:
+    for _ in range(3):
+        async with house(tmp_path) as tools:
+            await tools.execute("add", {"a": 1, "b": 1})
+    found = await verified(tmp_path)
+    assert (found.ok, len(found.heads), found.records) == (True, 1, 9)
+
+
+async def test_two_at_once_have_a_chain_each_and_both_are_taken_up_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with house(tmp_path) as one, house(tmp_path) as two:
+            await one.execute("send", {"to": "a"})
+            await two.execute("send", {"to": "b"})
+    found = await verified(tmp_path)
+    assert (found.ok, len(found.heads)) == (True, 2)
+
+
+@pytest.mark.parametrize("attack", ["cut", "edited", "anchor", "rubbish"])
+async def test_a_chain_that_was_tampered_with_is_left_alone_as_evidence(
+    tmp_path: Path, attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with house(tmp_path) as tools:
+        for i in range(5):
+            await tools.execute("send", {"to": str(i)})
+    ((file, anchor),) = anchors(state(tmp_path)).items()
+    assert anchor is not None
+    if attack == "cut":
+        tamper(tmp_path, "DELETE FROM journal WHERE number > 3")
+    elif attack == "edited":
+        tamper(tmp_path, "UPDATE journal SET body = x'7b7d' WHERE number = 12")
+    elif attack == "anchor":
+        forged = msgspec.structs.replace(anchor, number=3)
+        (state(tmp_path) / file).write_bytes(msgspec.json.encode(forged))
+    else:
+        (state(tmp_path) / file).write_bytes(b"rubbish")
+    evidence = (state(tmp_path) / file).read_bytes()
+    with caplog.at_level(logging.ERROR, "toolpost.audit"):
+        async with house(tmp_path) as tools:
+            assert (await tools.execute("send", {"to": "x"})).success
+    assert "is left as it is" in caplog.text
+    assert (state(tmp_path) / file).read_bytes() == evidence
+    found = await verified(tmp_path)
+    assert not found.ok
+    assert len(anchors(state(tmp_path))) == 2
+
+
+async def test_attack_killed_inside_a_write_two_hundred_times_the_chain_is_whole(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [*CHILD, str(tmp_path), "200"], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    finished = json.loads(done.stdout)
+    assert len(finished) == 200
+    found = await verified(tmp_path)
+    assert (found.problems, found.unproven) == ((), ())
+    async with house(tmp_path) as tools:
+        await tools.execute("add", {"a": 1, "b": 1})
+    found = await verified(tmp_path)
+    assert (found.problems, [head.open for head in found.heads]) == ((), [0])
+    sent = [c for c in await audited(tmp_path) if c.asked.tool == "send"]
+    assert len(sent) >= sum(finished) > 200  # no call ran without its record
+    assert {c.code for c in sent} == {"OK", "UNKNOWN"}

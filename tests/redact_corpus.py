@@ -1,0 +1,231 @@
+"""What has to be found, and what must not: texts for the rules of ``toolpost.redact``.
+
+Nothing in here is a secret, and nothing looks like one before it is put together: every key is
+made of parts when the tests run, so that no scanner trips over this file.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import string
+
+_R = random.Random(20_26)
+ALNUM = string.ascii_letters + string.digits
+
+
+def made(length: int, alphabet: str = ALNUM) -> str:
+    """A random text with letters and digits in it."""
+    while True:
+        text = "".join(_R.choice(alphabet) for _ in range(length))
+        if any(c.isdigit() for c in text) and any(c.isalpha() for c in text):
+            return text
+
+
+HEX = "0123456789abcdef"
+URL64 = ALNUM + "_-"
+B64 = ALNUM + "+/"
+
+
+def _jwt() -> str:
+    def part(text: str) -> str:
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    return ".".join((part('{"alg":"HS256","typ":"JWT"}'), part('{"sub":"1234567890"}'), made(43)))
+
+
+def _pem(label: str, *headers: str) -> str:
+    lines = [made(64, B64) for _ in range(12)]
+    return "\n".join((f"-----BEGIN {label}-----", *headers, *lines, f"-----END {label}-----"))
+
+
+# (kind, the secret itself, the text it stands in; "{}" is where)
+SECRETS: list[tuple[str, str, str]] = [
+    ("aws_access_key", "AK" + "IA" + made(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"), "use {} now"),
+    ("aws_access_key", "AS" + "IA" + "ABCDEFGHIJKLMNOP", "only letters {}"),
+    ("secret", made(40, B64), "aws_secret_access_key = {}"),
+    ("gcp_key", "AI" + "za" + made(35, URL64), "https://maps.example/js?key={}&v=3"),
+    ("gcp_token", "ya" + "29." + made(80, URL64), "got {}"),
+    ("gcp_secret", "GOC" + "SPX-" + made(28, URL64), "{}"),
+    ("azure_key", made(86, B64) + "==", "AccountName=x;AccountKey={};EndpointSuffix=core"),
+    ("azure_secret", made(3) + "8Q" + "~" + made(34), "client {}"),
+    ("github_token", "gh" + "p_" + made(36), "git clone https://{}@github.com/a/b"),
+    ("github_token", "gh" + "s_" + made(36), "{}"),
+    ("github_token", "github" + "_pat_" + made(22) + "_" + made(59), "token {}"),
+    ("gitlab_token", "gl" + "pat-" + made(20, URL64), "PRIVATE-TOKEN: {}"),
+    ("slack_token", "xo" + "xb-" + "123456789012-1234567890123-" + made(24), "SLACK={}"),
+    ("slack_token", "xa" + "pp-1-" + "A0123456789-1234567890123-" + made(24), "{}"),
+    ("slack_webhook", "T0" + made(9) + "/B0" + made(9) + "/" + made(24),
+     "https://hooks.slack" + ".com/services/{}"),
+    ("stripe_key", "sk" + "_live_" + made(24), "Stripe('{}')"),
+    ("stripe_key", "rk" + "_test_" + made(24), "{}"),
+    ("stripe_key", "wh" + "sec_" + made(32), "{}"),
+    ("openai_key", "sk" + "-" + made(48), "OPENAI {}"),
+    ("openai_key", "sk" + "-proj-" + made(60, URL64), "key is {}"),
+    ("anthropic_key", "sk" + "-ant-" + "api03-" + made(93, URL64), "export {}"),
+    ("huggingface_token", "h" + "f_" + made(34), "login {}"),
+    ("sendgrid_key", "S" + "G." + made(22, URL64) + "." + made(43, URL64), "{}"),
+    ("twilio_key", "S" + "K" + made(32, HEX), "sid {}"),
+    ("npm_token", "np" + "m_" + made(36), "//registry/:_authToken={}"),
+    ("pypi_token", "py" + "pi-" + "AgEIcHlwaS5vcmc" + made(80, URL64), "twine {}"),
+    ("digitalocean_token", "do" + "p_v1_" + made(64, HEX), "{}"),
+    ("telegram_token", "123456789" + ":AA" + made(33, URL64), "bot{}/send".replace("bot", "bot ")),
+    ("vault_token", "hv" + "s." + made(24), "VAULT {}"),
+    ("docker_token", "dckr" + "_pat_" + made(27, URL64), "docker login {}"),
+    ("private_key", _pem("RSA PRIV" + "ATE KEY"), "config:\n{}\nend"),
+    ("private_key", _pem("OPENSSH PRIV" + "ATE KEY"), "{}"),
+    ("private_key", _pem("EC PRIV" + "ATE KEY", "Proc-Type: 4,ENCRYPTED",
+                         "DEK-Info: AES-128-CBC,0011", ""), "{}"),
+    ("private_key", _pem("PGP PRIV" + "ATE KEY BLOCK", "Version: GnuPG v2", ""), "{}"),
+    ("jwt", _jwt(), "cookie {};"),
+    ("bearer_token", made(40), "Authorization: Bearer {}"),
+    ("bearer_token", made(40, HEX), "authorization: token {}"),
+    ("basic_credentials", base64.b64encode(b"ann:open sesame").decode(), "Authorization: Basic {}"),
+    ("url_password", "s3cr3t", "postgresql://ann:{}@db.example.com:5432/app"),
+    ("url_password", "p@ss:w0rd", "amqp://ann:{}@mq/"),
+    ("url_password", "letmein", "redis://:{}@cache:6379/0"),
+    ("password", "hunter2", "Server=db;Database=app;User Id=sa;Password={};Encrypt=true"),
+    ("password", "hunter2", "host=db user=app password={} dbname=x"),
+    ("secret", "Summer2024!", "password={}"),
+    ("secret", "correct4horse5", 'password: "{}"'),
+    ("secret", made(32, HEX), "api_key={}"),
+    ("secret", made(32, HEX), "https://api.example.com/v1?api_key={}&q=tea"),
+    ("secret", made(40), '{{"client_secret": "{}"}}'),
+    ("secret", made(40), '{{\\"access_token\\": \\"{}\\"}}'),
+    ("secret", made(24), "SECRET_KEY='{}'"),
+    ("secret", made(24), "DB_PASSWORD: {}"),
+    ("secret", made(32), "curl --api-key {} https://example.com"),
+    ("secret", "$2b$12$" + made(53, ALNUM + "./"), "password_hash token: {}"),
+]  # fmt: skip
+
+PERSONAL: list[tuple[str, str, str]] = [
+    ("email", "bob@example.com", "write to {}."),
+    ("email", "ann.b-c+news@mail.example.co.uk", "<{}>"),
+    ("email", "müller@bücher.example", "an {} senden"),
+    ("email", "x@y.io", "{}"),
+    ("phone", "+1 (415) 555-2671", "call {} now"),
+    ("phone", "+49 30 901820", "Tel. {}"),
+    ("phone", "+442079460958", "{}"),
+    ("phone", "(415) 555-2671", "home {}"),
+    ("phone", "415-555-2671", "{}"),
+    ("phone", "415.555.2671", "fax {}"),
+    ("card", "4111 1111 1111 1111", "card {}, exp 12/30"),
+    ("card", "4111111111111111", '"pan":"{}"'),
+    ("card", "5555-5555-5555-4444", "{}"),
+    ("card", "378282246310005", "amex {}"),
+    ("card", "3782 822463 10005", "amex {}"),
+    ("card", "4111 1111 1111 1111", "order 1234 {}"),
+    ("card", "6011111111111117", "{}"),
+    ("card", "30569309025904", "{}"),
+    ("card", "6200000000000005", "{}"),
+    ("iban", "DE89 3704 0044 0532 0130 00", "IBAN {} EUR 20"),
+    ("iban", "GB29NWBK60161331926819", "to {}"),
+    ("iban", "NO93 8601 1117 947", "{}"),
+    ("ip", "203.0.113.7", "from {} port 22"),
+    ("ip", "8.8.8.8", "http://{}/x"),
+    ("ip", "2001:db8:85a3::8a2e:370:7334", "src {}"),
+    ("ip", "2001:0db8:0000:0000:0000:ff00:0042:8329", "{}"),
+    ("national_id", "078-05-1120", "SSN {}"),
+    ("national_id", "529.982.247-25", "CPF {}"),
+    ("national_id", "12345678Z", "DNI {}"),
+    ("national_id", "X1234567L", "NIE {}"),
+    ("national_id", "RSSMRA85T10A562S", "CF {}"),
+    ("national_id", "2 69 05 49 588 157 80", "NIR {}"),
+    ("national_id", "811228-9874", "personnummer {}"),
+    ("national_id", "131052-308T", "HETU {}"),
+    ("national_id", "11010519491231002X", "ID {}"),
+]
+
+_PNG = base64.b64encode(bytes(_R.randrange(256) for _ in range(6000))).decode()
+
+# Nothing in these is to be found.
+ORDINARY: list[str] = [
+    # hashes, ids, numbers
+    "commit 7d0fefd3b1f2a4c5968778695a4b3c2d1e0f9a8b",
+    f"merge {made(40, HEX)} into {made(7, HEX)}",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "01HZY3K8QWERTYUIOPASDFGH12",
+    "019330ab-7e5c-7abc-8def-0123456789ab",
+    f"sha256:{made(64, HEX)}",
+    f'hash = "sha256:{made(64, HEX)}"',
+    f'"integrity": "sha512-{made(86, B64)}=="',
+    f'checksum = "{made(64, HEX)}"',
+    f"--hash=sha256:{made(64, HEX)} \\",
+    f'etag: "{made(32, HEX)}"',
+    f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{made(43, B64)}",
+    f"data:image/png;base64,iVBORw0KGgo{_PNG}",
+    _PNG,
+    "\n".join(_PNG[i : i + 76] for i in range(0, 3000, 76)),
+    "9007199254740993 1234567890123456789 18446744073709551615",
+    "1700000000 1700000000000 1700000000000000000",
+    "order 1234567812345678, invoice 4111111111111112, part 5500000000000000",
+    "3.141592653589793238462643383279",
+    "0xdeadbeefcafebabe 0b101010101010101010101010",
+    "ISBN 978-3-16-148410-0, EAN 4006381333931, ISSN 2049-3630",
+    "tel:none ext. 1234, room 415-555, 24/7",
+    # versions, times, addresses of one's own
+    "toolpost version 1.2.3.4, python==3.13.1.0, v10.20.30.40, Chrome/126.0.0.0 Safari/537.36",
+    'version = "8.0.1.2"',
+    "version: 21.12.0.5",
+    "127.0.0.1:8000 0.0.0.0 10.1.2.3 192.168.1.10/24 172.16.0.1 169.254.169.254 ::1 fe80::1",
+    "2026-11-15T21:49:07.123456+05:30 12:34:56 2026:11:15",
+    "00:1a:2b:3c:4d:5e",
+    "std::vec::Vec<std::string::String> a::b::c",
+    "1.3.6.1.4.1.311.21.8.1 is an object identifier",
+    # things with an @ or a ://
+    "git@github.com:owner/repo.git",
+    "npm i @types/node@18.0.0 react@18.2.0 lodash@4.17.21",
+    "uses: actions/checkout@v4",
+    "@app.route('/x')\n@pytest.mark.parametrize\ndef f(): ...",
+    "logo@2x.png systemctl start getty@tty1.service",
+    "https://example.com:8443/path?x=1#frag http://localhost:3000/@me",
+    "postgres://user:${DB_PASSWORD}@db/app and mysql://root:<password>@host and a://b:***@c",
+    "docker pull ghcr.io/owner/image@sha256:" + made(64, HEX),
+    # code and configuration
+    'password = getpass.getpass("Password: ")',
+    "api_key=os.environ['OPENAI_API_KEY']",
+    "api_key = settings.api_key_v2",
+    "token: str = Depends(oauth2_scheme)",
+    "def login(user: str, password: str, token: Token | None = None) -> Session:",
+    "if token == expected_token2: return secrets.token_urlsafe(32)",
+    "client = Client(api_key=api_key, token=self.tokens[0], password=new_password2)",
+    'parser.add_argument("--token", help="the token to use")',
+    "secret: ${{ secrets.DEPLOY_KEY_2024 }}",
+    "password: ${DB_PASSWORD_1}",
+    "PASSWORD=$PASSWORD1234",
+    'password_field = "id_password1"',
+    '{"type": "object", "properties": {"password": {"type": "string", "minLength": 8}}}',
+    '"token_type": "bearer", "expires_in": 3600',
+    "next_page_token: CAUQAAabc123def456ghi789jkl012",
+    "max_tokens=4096 tokens: 12345678901234567890",
+    'secret = "projects/my-project-123/secrets/db/versions/3"',
+    "Authorization: Bearer YOUR_TOKEN_HERE",
+    "Authorization: Bearer <token>",
+    "use a Bearer authentication-scheme-of-your-choice here, or basic authentication",
+    "basic understanding of Basic English, token economy",
+    "gh" + "p_" + "x" * 36 + " is what it looks like",
+    "sk-spinner-wave-animation-dark-blue-large sk-folding-cube",
+    "the header is -----BEGIN PRIV" + "ATE KEY----- and then base64 follows",
+    "-----BEGIN CERTIFICATE-----\n" + made(64, B64) + "\n-----END CERTIFICATE-----",
+    "-----BEGIN PUBLIC KEY-----\n" + made(64, B64) + "\n-----END PUBLIC KEY-----",
+    "@@ -1,5 +1,8 @@\n+1699999999\n+20240101123456\n-4155552671",
+    "x = y +12345678; z=(a)+123456789; f(+1.23456789)",
+    "eyJ is how a token begins; eyJhbGciOi.txt is a file",
+    "for i in range(10): print(i, end=' ')  # key=lambda kv: kv[1]",
+    "primary_key=True, foreign_key='orders.id', sort_key=itemgetter(1), public_key: none",
+    "What is the weather in Paris?",
+    "Das kostet 1.234.567,89 EUR – höchstens 10.000.000 Stück.",
+    "SELECT * FROM users WHERE id = 42 AND created > '2024-01-01' LIMIT 100",
+    'Traceback (most recent call last):\n  File "/srv/app/main.py", line 12, in <module>',
+    "AB12 CD34 EF56 GH78 IJ90, FR76 is where it begins, DE00 0000 0000 0000 0000 00",
+    "123-45-678 000-12-3456 666-12-3456 900-12-3456 123-00-1234",
+    "RSSMRA85T10A562X 12345678A 529.982.247-26 811228-9875",
+    "license keys look like AAAAA-BBBBB-CCCCC-DDDDD-EEEEE",
+    "1f3870be274f6c49b3e31a0c6728957f  archive.tar.gz",
+    "s3://bucket/key-0123456789/part-00000-of-00010.parquet",
+]
+
+
+def texts(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """(kind, value, text) with the value in its place."""
+    return [(kind, value, around.format(value)) for kind, value, around in rows]

@@ -1,0 +1,287 @@
+"""Where requests are kept: what people are shown, answers from outside, the question at a terminal.
+
+What a yes is worth on the road is in ``extensions/test_approval.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolpost import Call, Caller, ToolSpec
+from toolpost.approvals import Approvals, Decision, Request
+from toolpost.approvals.terminal import described
+from toolpost.approvals.webhook import Answer, outgoing, receive, sign, verify
+from toolpost.call import new_call_id
+from toolpost.errors import Conflict, InvalidArguments, ToolNotFound, Unauthorized
+from toolpost.stores.memory import MemoryStore
+from toolpost.testing import Clock
+
+pytestmark = pytest.mark.anyio
+
+SPEC = ToolSpec(name="pay", description="Pay somebody.")
+BOT = Caller("key-1", user="ann@example.org", agent="bot")
+SECRET = "a secret that both sides know"
+
+
+def call_of(arguments: dict[str, Any], caller: Caller = BOT) -> Call:
+    return Call("pay", SPEC, arguments, caller, new_call_id(), [], [])
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1_000_000.0)
+
+
+@pytest.fixture
+def desk(clock: Clock) -> Approvals:
+    return Approvals(MemoryStore(clock=clock), clock=clock)
+
+
+async def asked(desk: Approvals, arguments: dict[str, Any] | None = None) -> Request:
+    return await desk.ask(call_of(arguments or {"to": "bob"}), spec=SPEC.digest, reason="So.")
+
+
+# what people are shown
+
+
+async def test_people_see_who_asks_and_no_secrets(desk: Approvals, clock: Clock) -> None:
+    password = "hunter2-hunter2"
+    request = await asked(desk, {"to": "bob", "password": password})
+    data = request.to_dict(clock.now)
+    assert data["caller"]["user"] == "ann@example.org"
+    assert data["arguments"]["to"] == "bob"
+    for shown in (repr(data), described(request), outgoing(request, now=clock.now).decode()):
+        assert password not in shown
+        assert request.handle in shown
+    assert request.exact()["password"] == password, "what is executed is exact"
+
+
+async def test_nothing_that_is_shown_is_obeyed_by_a_terminal(desk: Approvals) -> None:
+    request = await asked(desk, {"to": "\x1b[2J\u202ebob\nap-1: ann wants look"})
+    text = described(request)
+    assert not set(text) & set("\x1b\u202e")
+    assert len(text.splitlines()) == 3
+
+
+async def test_a_person_is_told_that_there_is_more_than_is_shown(desk: Approvals) -> None:
+    request = await asked(desk, {"to": "b " * 5000 + "; drop everything"})
+    assert "CHARACTERS MORE" in described(request)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.floats(allow_nan=False) | st.text()))
+def test_what_is_kept_is_what_was_asked_for(arguments: dict[str, Any]) -> None:
+    import asyncio
+
+    async def kept() -> Request:
+        desk = Approvals(MemoryStore(), clock=Clock(1.0))
+        request = await desk.ask(call_of(arguments), spec="s", reason="So.")
+        return await desk.find(request.handle)
+
+    try:
+        request = asyncio.run(kept())
+    except InvalidArguments:
+        return  # infinities, half characters: refused rather than changed
+    assert request.exact() == arguments
+    assert list(map(type, request.exact().values())) == [
+        type(arguments[key]) for key in request.exact()
+    ]
+
+
+# finding
+
+
+async def test_a_person_may_type_the_beginning_of_a_handle(desk: Approvals) -> None:
+    request = await asked(desk)
+    assert (await desk.like(request.handle[:8])).handle == request.handle
+    for beginning in ("", "ap-", "ap-12", "ap-zzzzzz", "%", request.handle + "0", "ap-00000000000"):
+        with pytest.raises(ToolNotFound):
+            await desk.like(beginning)
+    with pytest.raises(ToolNotFound):
+        await desk.find(request.handle[:8])
+    with pytest.raises(ToolNotFound):
+        await desk.decide(
+            request.handle[:8], Decision(approve=True), by=Caller("x", owner=True), channel="api"
+        )
+    with pytest.raises(ToolNotFound):
+        await desk.revoke("st-none")
+
+
+async def test_a_beginning_of_two_handles_is_neither() -> None:
+    store, clock = MemoryStore(), Clock(1.0)
+    desk = Approvals(store, clock=clock)
+    request = await asked(desk)
+    twin = request.handle[:-1] + ("0" if request.handle[-1] != "0" else "1")
+    value = msgspec.to_builtins(msgspec.structs.replace(request, handle=twin))
+    await store.put("approvals", twin, value)
+    with pytest.raises(ToolNotFound, match="several"):
+        await desk.like(request.handle[:10])
+
+
+async def test_more_requests_than_a_page_are_listed_the_oldest_first(
+    desk: Approvals, clock: Clock
+) -> None:
+    for number in range(450):
+        clock.advance(1)
+        await asked(desk, {"n": number})
+    assert [request.exact()["n"] for request in await desk.waiting()] == list(range(450))
+
+
+async def test_a_request_is_readable_for_a_week_after_its_end(
+    desk: Approvals, clock: Clock
+) -> None:
+    request = await asked(desk)
+    clock.advance(3600 + 6 * 86400)
+    assert (await desk.find(request.handle)).state(clock.now) == "expired"
+    clock.advance(2 * 86400)
+    with pytest.raises(ToolNotFound):
+        await desk.find(request.handle)
+
+
+# answers from outside
+
+
+def answer(request: Request, **changes: Any) -> bytes:
+    made = Answer(
+        handle=request.handle, seen=request.seen, decision=Decision(approve=True), by="zoe"
+    )
+    return msgspec.json.encode(msgspec.structs.replace(made, **changes))
+
+
+async def test_a_signed_answer_counts_once(desk: Approvals, clock: Clock) -> None:
+    request = await asked(desk)
+    body = answer(request)
+    header = sign(body, secret=SECRET, now=clock.now)
+    decided = await receive(desk, body, header, secret=SECRET)
+    assert (decided.status, decided.votes[0].user, decided.votes[0].channel) == (
+        "approved",
+        "zoe",
+        "webhook",
+    )
+    with pytest.raises(Conflict):
+        await receive(desk, body, header, secret=SECRET)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    ["other body", "other secret", "old", "from the future", "other time", "none", "odd", "no v1"],
+)
+async def test_an_answer_that_was_not_signed_just_now_by_the_secret_is_refused(
+    desk: Approvals, clock: Clock, attack: str
+) -> None:
+    request = await asked(desk)
+    body = answer(request)
+    signed = sign(body, secret=SECRET, now=clock.now)
+    header = {
+        "other secret": sign(body, secret=SECRET + "!", now=clock.now),
+        "old": sign(body, secret=SECRET, now=clock.now - 301),
+        "from the future": sign(body, secret=SECRET, now=clock.now + 302),
+        "other time": signed.replace("t=1000000", "t=1000001"),
+        "none": "",
+        "odd": "t=²,v1=é",
+        "no v1": signed.partition(",")[0],
+    }.get(attack, signed)
+    sent = answer(request, by="eve") if attack == "other body" else body
+    with pytest.raises(Unauthorized):
+        await receive(desk, sent, header, secret=SECRET)
+    assert (await desk.find(request.handle)).status == "waiting"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"handle": "x"}', b"\xff", b" " * (1024 * 1024 + 1)]
+)
+async def test_a_signed_answer_that_is_none_is_refused(
+    desk: Approvals, clock: Clock, body: bytes
+) -> None:
+    with pytest.raises(InvalidArguments):
+        await receive(desk, body, sign(body, secret=SECRET, now=clock.now), secret=SECRET)
+
+
+async def test_a_signed_answer_to_what_was_changed_meanwhile_is_refused(
+    desk: Approvals, clock: Clock
+) -> None:
+    request = await asked(desk)
+    body = answer(request, seen="sha256:other")
+    with pytest.raises(Conflict, match="changed"):
+        await receive(desk, body, sign(body, secret=SECRET, now=clock.now), secret=SECRET)
+
+
+def test_a_short_secret_is_refused() -> None:
+    with pytest.raises(ValueError, match="16"):
+        sign(b"x", secret="short", now=0)
+    with pytest.raises(ValueError, match="16"):
+        verify(b"x", "t=0,v1=", secret="", now=0)
+
+
+# the question at a terminal
+
+PROGRAM = """
+import asyncio, sys
+from toolpost import Executor, Registry, tool
+from toolpost.extensions.approval import Approval, ApprovalOptions
+from toolpost.stores.memory import MemoryStore
+
+@tool(requires_approval=True)
+async def pay(to: str) -> str:
+    "Pay somebody."
+    return "paid"
+
+async def main():
+    ring = Approval(MemoryStore(), options=ApprovalOptions(prompt=True))
+    async with Executor(Registry([pay]), guards=[ring]) as tools:
+        result = await tools.execute("pay", {"to": "bob"}, timeout=float(sys.argv[1]))
+        print("SAID", result.output or result.error.code, result.metadata.trail[-1])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.req("FM-13")
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (b"y\n", "SAID paid"),
+        (b"no\n", "SAID APPROVAL_DENIED"),
+        (b"perhaps\n", "SAID APPROVAL_REQUIRED"),
+        (b"", "SAID APPROVAL_REQUIRED"),
+    ],
+)
+def test_the_terminal_is_asked_and_only_a_yes_is_one(typed: bytes, said: str) -> None:
+    ours, theirs = pty.openpty()
+    limit = "60" if typed else "0.3"
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, limit],
+        stdin=theirs,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as child:
+        os.close(theirs)
+        shown = b""
+        while b"[y/n]" not in shown:
+            shown += os.read(ours, 4096)
+        os.write(ours, typed)
+        output, _ = child.communicate(timeout=60)
+    os.close(ours)
+    assert b'{"to":"bob"}' in shown
+    assert output.decode().startswith(said)
+
+
+def test_without_a_terminal_nobody_is_asked_there() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "60"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("SAID APPROVAL_REQUIRED")

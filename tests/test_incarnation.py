@@ -1,0 +1,56 @@
+"""One life of one process: told apart from every other, and known to be over when it is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+
+from toolpost import incarnation
+
+PROGRAM = (
+    "import sys; from toolpost import incarnation; print(incarnation.mine(), flush=True); "
+    "sys.stdin.read()"
+)
+
+
+def test_a_process_lives_until_it_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        life = child.stdout.readline().strip()
+        assert life != incarnation.mine()
+        assert not incarnation.ended(life)
+        child.kill()
+        child.wait(30)
+        assert incarnation.ended(life)
+
+
+def test_this_process_has_not_ended() -> None:
+    assert incarnation.mine() == incarnation.mine()
+    assert not incarnation.ended(incarnation.mine())
+
+
+def test_a_number_that_was_given_out_again_is_another_life() -> None:
+    place, _, _ = incarnation.mine().rpartition("-")
+    assert incarnation.ended(f"{place}-1")
+
+
+def test_of_another_host_nobody_knows() -> None:
+    assert not incarnation.ended("another/host/1-1")
+    assert not incarnation.ended("nonsense")
+
+
+def test_a_fork_is_another_life() -> None:
+    before = incarnation.mine()
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_tell, args=(queue,))
+    child.start()
+    child.join(30)
+    assert queue.get() != before
+
+
+def _tell(queue: object) -> None:
+    queue.put(incarnation.mine())  # type: ignore[attr-defined]

@@ -1,0 +1,291 @@
+"""The rules for secrets and personal data: judged by what they find and by what they leave alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.redact_corpus import ORDINARY, PERSONAL, SECRETS, made, texts
+from toolpost import environ, known, redact
+from toolpost.errors import ConfigError, MissingPart
+from toolpost.redact import Finding, Pattern, Rules, stripped, visible
+
+ENGINES = [Rules(engine="auto"), Rules(engine="re")]
+engines = pytest.mark.parametrize("rules", ENGINES, ids=["re2", "re"])
+TOKEN = "gh" + "p_" + made(36)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    before, kept = redact._rules, set(known.values)
+    yield
+    redact._rules = before
+    known.values.clear()
+    known.values.update(kept)
+
+
+@engines
+@pytest.mark.parametrize(("kind", "value", "text"), texts(SECRETS + PERSONAL))
+def test_what_must_not_get_out_is_found_to_the_character(
+    rules: Rules, kind: str, value: str, text: str
+) -> None:
+    start = text.index(value)
+    assert Finding(kind, start, start + len(value)) in rules.find(text)
+    assert value not in rules.redact_text(text)
+    assert f"[redacted:{kind}]" in rules.redact_text(text)
+
+
+@engines
+@pytest.mark.parametrize("text", ORDINARY)
+def test_what_is_ordinary_is_left_alone(rules: Rules, text: str) -> None:
+    assert rules.find(text) == []
+    assert rules.redact_text(text) is text
+
+
+@engines
+def test_no_text_of_a_megabyte_takes_long_whatever_it_repeats(rules: Rules) -> None:
+    pieces = [
+        "a", "1", "1234-", "1234 ", "a@", "@a.a", "1.", "eyJ-", "eyJa.eyJb.", "password='", "://a:",
+        "-----BEGIN PRIVATE KEY-----a-", "sk-a1", "bearer A1", "2001:", "+1 ", "DE89 ", "é@a",
+        "host=a ", "--token a1b2c3d4 ", ";password=", "+1(((", "AKIA", "\\", '"',
+    ]  # fmt: skip
+    began = time.monotonic()
+    for piece in pieces:
+        rules.find(piece * (1_000_000 // len(piece)))
+    assert time.monotonic() - began < 60  # together; quadratic would be hours
+
+
+@engines
+@given(st.text())
+@example("bob@example.com" * 3)
+def test_redacting_twice_is_redacting_once(rules: Rules, text: str) -> None:
+    once = rules.redact_text(text)
+    assert rules.redact_text(once) == once
+
+
+@given(
+    st.lists(
+        st.sampled_from(["bob@example.com", TOKEN, "x", " ", "é", "\n", "password=", '"', ":"])
+    )
+)
+def test_both_engines_agree(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert ENGINES[0].find(text) == ENGINES[1].find(text)
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=20)
+    | st.sampled_from([text for _, _, text in texts(SECRETS + PERSONAL)] + ORDINARY[:20]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@engines
+@given(json)
+def test_the_quick_look_at_data_never_misses_what_the_close_one_finds(
+    rules: Rules, value: object
+) -> None:
+    def strings(value: object) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                yield key
+                yield from strings(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from strings(item)
+
+    if rules.clean_data(value):
+        assert [f for text in strings(value) for f in rules.find(text)] == []
+    for text in strings(value):
+        if rules.clean(text):
+            assert Rules.find(_Thorough(rules), text) == []
+
+
+class _Thorough(Rules):
+    """The same rules without the quick look."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.__dict__.update(rules.__dict__)
+
+    def clean(self, text: str) -> bool:
+        return False
+
+
+def test_a_place_is_a_place_in_the_text_whatever_stands_before_it() -> None:
+    text = "naïve 日本語 👩‍💻 \ud800 bob@example.com – "
+    (found,) = redact.find(text)
+    assert text[found.start : found.end] == "bob@example.com"
+
+
+def test_data_is_redacted_at_any_depth_keys_included() -> None:
+    given_ = {"a": [{"mail": "bob@example.com", "n": 1.5}], "bob@example.com": 1, "x@y.io": None}
+    assert redact.redact(given_) == {
+        "a": [{"mail": "[redacted:email]", "n": 1.5}],
+        "[redacted:email]": 1,
+        "[redacted:email] 2": None,
+    }
+    assert given_["a"] == [{"mail": "bob@example.com", "n": 1.5}]
+
+
+def test_what_stands_under_a_secret_name_is_taken_out_whatever_it_is() -> None:
+    assert redact.redact(
+        {
+            "password": "tea",
+            "apiKey": 5,
+            "client-secret": ["a", {"b": "c"}],
+            "cookie": "",
+            "pin": None,
+        }
+    ) == {
+        "password": "[redacted:secret]",
+        "apiKey": "[redacted:secret]",
+        "client-secret": ["[redacted:secret]", {"b": "[redacted:secret]"}],
+        "cookie": "",
+        "pin": None,
+    }
+    kept = {"max_tokens": 5, "page_token": "x", "session_id": "s", "author": "ann", "spin": 1}
+    assert redact.redact(kept) is kept
+
+
+def test_clean_data_comes_back_as_it_is() -> None:
+    for value in ({"a": 1, "q": "tea"}, [1, "x"], "tea", 5, None, {"deep": {"er": ["x"]}}):
+        assert redact.redact(value) is value
+
+
+def test_a_card_is_one_without_its_quotes_as_well() -> None:
+    number = int("4111" * 1 + "1" * 12)
+    assert redact.redact({"pan": number, "n": 4111111111111112}) == {
+        "pan": "[redacted:card]",
+        "n": 4111111111111112,
+    }
+
+
+def test_what_is_not_json_is_written_down_as_text_or_not_at_all() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "Odd(bob@example.com)"
+
+    assert redact.redact({"a": Odd(), "b": b"xy", "c": ("bob@example.com",), 5: "x"}) == {
+        "a": "Odd([redacted:email])",
+        "b": "[2 bytes]",
+        "c": ["[redacted:email]"],
+        "5": "x",
+    }
+    deep: list[object] = ["bob@example.com"]
+    for _ in range(100):
+        deep = [deep]
+    assert "bob@" not in str(redact.redact(deep))
+    loop: dict[str, object] = {}
+    loop["password"] = loop["loop"] = loop
+    assert "[redacted:too_deep]" in str(redact.redact(loop))
+
+
+def test_a_secret_the_process_was_given_is_known_by_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ACME_KEY", "plain-words-9")
+    assert redact.redact_text("plain-words-9") == "plain-words-9"
+    assert environ.secret("ACME_KEY") == "plain-words-9"
+    assert redact.redact_text("it is plain-words-9!") == "it is [redacted:known_secret]!"
+    assert redact.redact({"q": "plain-words-9"}) == {"q": "[redacted:known_secret]"}
+    assert environ.secret("ACME_NONE") is None
+    redact.remember("postgres")
+    redact.remember("12345678")
+    assert redact.redact_text("postgres 12345678") == "postgres 12345678"
+
+
+def test_secrets_alone_can_be_looked_for() -> None:
+    rules = Rules(personal=False)
+    assert (
+        rules.redact_text(f"bob@example.com {TOKEN}") == "bob@example.com [redacted:github_token]"
+    )
+    assert set(rules.kinds.values()) == {True}
+
+
+def test_patterns_of_ones_own_count_everywhere() -> None:
+    staff = Pattern("staff_id", "EMP-[0-9]{6}", secret=False)
+    rules = Rules([staff, Pattern("inner", "<<([a-z]+)>>")])
+    assert (
+        rules.redact_text("EMP-123456 é <<word>>") == "[redacted:staff_id] é <<[redacted:inner]>>"
+    )
+    assert (rules.kinds["staff_id"], rules.kinds["inner"]) == (False, True)
+    assert Rules([staff], personal=False).find("EMP-123456") == []
+    redact.add([staff])
+    assert redact.redact({"x": ["EMP-123456"]}) == {"x": ["[redacted:staff_id]"]}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (Pattern("x", "(a"), "not one that RE2 knows: missing"),
+        (Pattern("x", r"(?=a)b"), "RE2"),
+        (Pattern("x", r"(a)\1"), "RE2"),
+        (Pattern("x", "a*"), "matches nothing at all"),
+        (Pattern("x", "a" * 1001), "longer than 1000"),
+        (Pattern("Not a kind", "abc"), "small letters"),
+    ],
+)
+def test_a_pattern_that_will_not_do_is_refused_with_the_reason(pattern: Pattern, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Rules([pattern])
+
+
+def test_without_re2_the_built_in_rules_hold_and_own_patterns_are_refused() -> None:
+    program = (
+        "import sys; sys.modules['re2'] = None\n"
+        "from toolpost.redact import *\n"
+        "assert not linear()\n"
+        "assert redact_text('bob@example.com') == '[redacted:email]'\n"
+        "assert redact({'q': 'bob@example.com'}) == {'q': '[redacted:email]'}\n"
+        "assert redact({'q': ['tea']}) == {'q': ['tea']}\n"
+        "try: Rules([Pattern('x', 'abc')])\n"
+        "except Exception as exc: print(type(exc).__name__, exc)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith(MissingPart.__name__)
+    assert 'pip install "toolpost[redact]"' in done.stdout
+
+
+ATTACK = (
+    "ok\x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\x1b]8;;\x07 \u202eabc\u202c a\u200bb "
+    "\U000e0041\U000e0042 c\x08 \x9b1m d\r\ne\x1bPq\x1b\\f\ud800"
+)
+
+
+@pytest.mark.req("NA-10")
+def test_escapes_bidi_and_tag_characters_are_visible_to_people() -> None:
+    shown = visible(ATTACK)
+    assert "\\x1b[31mred" in shown and "\\u202e" in shown and "\\U000e0041" in shown
+    assert "\\u200b" in shown
+    for char in shown:
+        assert char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
+
+
+@pytest.mark.req("NA-10")
+def test_escapes_bidi_and_tag_characters_are_gone_for_models() -> None:
+    assert stripped(ATTACK) == "okred link abc ab  c  d\nef"
+
+
+@given(st.text())
+@example("\x1b]0;" + "a" * 50)
+def test_nothing_hidden_is_left_for_a_model(text: str) -> None:
+    for char in stripped(text):
+        assert char in "\n\t\u200c\u200d" or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
+    assert stripped(stripped(text)) == stripped(text)
+
+
+def test_ordinary_text_of_any_script_is_left_for_models() -> None:
+    text = "naïve – 日本語\u3000العربية 👩\u200d💻\n\tnext"
+    assert stripped(text) == visible(text) == text
