@@ -34,7 +34,7 @@ limits = st.builds(
     Limits,
     concurrency=st.integers(1, 99),
     queue=st.integers(0, 99),
-    memory=st.none() | st.integers(1, 2**40),
+    memory=st.none() | st.integers(2**25, 2**40),
     cpus=st.none() | numbers,
     output=st.integers(1, 2**40),
 )

@@ -36,6 +36,8 @@ from toolpost import (
     deadline,
     tool,
 )
+from toolpost.call import OWNER
+from toolpost.chain import NEVER
 from toolpost.contracts import Health, Walk
 from toolpost.testing import echo, sample_executor
 
@@ -481,7 +483,7 @@ async def test_a_kind_that_nobody_runs_is_refused_with_the_kinds_there_are() -> 
     assert result.error.code == "UNAVAILABLE"
     assert not result.error.retryable
     assert "no kind of tool 'pyton' is installed; did you mean 'python'?" in result.error.message
-    assert health == Health(False, "it cannot be run")
+    assert health == Health(False, result.error.message)
 
 
 async def test_a_tool_that_could_not_be_bound_is_tried_again() -> None:
@@ -538,7 +540,83 @@ async def test_a_caller_cannot_have_more_time_than_the_tool() -> None:
     assert result.metadata.plan["timeout"] == 3
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("-inf")])
+@pytest.mark.parametrize("timeout", [float("nan"), "5", b"", 1j, object()])
+async def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout: Any) -> None:
+    async with Executor(Registry([add])) as executor:
+        result = await executor.execute("add", {"a": 1}, timeout=timeout)
+        rewalked = await executor.rewalk(
+            Call("add", add.spec, {"a": 1}, OWNER, "c", [], [], None, NEVER)
+        )
+    assert result.error.code == rewalked.error.code == "VALIDATION_ERROR"
+    assert result.error.message == "The timeout of this call is not a number of seconds."
+
+
+@pytest.mark.parametrize("timeout", [10**400, float("inf"), 5])
+async def test_a_timeout_may_be_longer_than_any_clock(timeout: float) -> None:
+    async with Executor(Registry([add])) as executor:
+        assert (await executor.execute("add", {"a": 1}, timeout=timeout)).output == 3
+
+
+class Hostile(dict[str, Any]):
+    """A mapping that raises when it is read."""
+
+    def keys(self) -> Any:
+        raise ZeroDivisionError
+
+    def __iter__(self) -> Any:
+        raise ZeroDivisionError
+
+
+async def test_arguments_that_cannot_be_read_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with Executor(Registry([add])) as executor:
+        result = await executor.execute("add", Hostile(a=1))
+    assert result.error.code == "VALIDATION_ERROR"
+    assert "Unreadable" in result.error.message
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_caller_that_is_no_caller_is_said_where_it_matters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def wants_roles(call: Call) -> int:
+        return len(call.caller.roles)
+
+    executor, _ = given(wants_roles)
+    async with executor:
+        result = await executor.execute("it", caller="root")  # type: ignore[arg-type]
+    assert result.error.code == "VALIDATION_ERROR"
+    assert result.error.message == "caller is a str, and must be a toolpost.Caller"
+    assert "AttributeError" in caplog.text
+
+
+def test_an_executor_in_a_second_loop_says_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[asyncio.Future[int]] = []
+
+    async def asks(call: Call) -> int:
+        if not answers:
+            answers.append(asyncio.get_running_loop().create_future())
+            return 0
+        return await answers[0]
+
+    async def execute(executor: Executor) -> Result:
+        return await executor.execute("it")
+
+    executor, _ = given(asks)
+    assert asyncio.run(execute(executor)).output == 0
+    result = asyncio.run(execute(executor))
+    assert result.error is not None
+    assert result.error.code == "INTERNAL_ERROR"
+    assert "used from two event loops" in result.error.message
+    assert "attached to a different loop" in caplog.text
+
+
+@pytest.mark.parametrize("given", [None, [add]])
+def test_an_executor_without_a_registry_says_what_to_write(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"is not a Registry: write Executor\(Registry\("):
+        Executor(given)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("-inf"), -(10**400)])
 async def test_no_time_left_means_that_the_tool_does_not_run(timeout: float) -> None:
     runs: list[Call] = []
 

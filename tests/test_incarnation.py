@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import subprocess
 import sys
 
@@ -43,14 +43,21 @@ def test_of_another_host_nobody_knows() -> None:
 
 
 def test_a_fork_is_another_life() -> None:
-    before = incarnation.mine()
-    context = multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    child = context.Process(target=_tell, args=(queue,))
-    child.start()
-    child.join(30)
-    assert queue.get() != before
+    program = (
+        "import os, sys; from toolpost import incarnation as i; mine = i.mine(); pid = os.fork()\n"
+        "if not pid: os._exit(mine == i.mine())\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
 
-def _tell(queue: object) -> None:
-    queue.put(incarnation.mine())  # type: ignore[attr-defined]
+def test_a_process_that_has_ended_and_was_not_buried_has_ended() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        life = child.stdout.readline().strip()
+        child.kill()
+        assert child.stdout.read() == "", "its end is seen, and nobody has waited for it"
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert incarnation.ended(life)

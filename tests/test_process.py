@@ -252,6 +252,13 @@ async def test_a_child_cannot_take_more_memory_than_it_was_given(namespace: bool
     assert "MemoryError" in errors(child)
 
 
+@pytest.mark.parametrize("start", [spawn, spawn_script])
+async def test_a_memory_limit_that_the_kernel_cannot_hold_is_refused_at_once(start: Any) -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        async with asyncio.timeout(20):
+            await start(["/usr/bin/env"], env=PATH, memory=2**70)
+
+
 async def test_a_child_sees_the_environment_it_is_given_and_no_other() -> None:
     child = await spawn(["/usr/bin/env"], env={"ONLY": "this"})
     await child.wait()

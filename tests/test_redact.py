@@ -1,4 +1,4 @@
-"""The rules for secrets and personal data: judged by what they find and by what they leave alone."""
+"""The rules for secrets and personal data: judged by what they find and what they leave alone."""
 
 from __future__ import annotations
 
@@ -127,6 +127,13 @@ def test_a_place_is_a_place_in_the_text_whatever_stands_before_it() -> None:
     assert text[found.start : found.end] == "bob@example.com"
 
 
+def test_a_json_pointer_hides_nothing() -> None:
+    assert redact.redact_text("/a~1b and /redis:~1~1:letmein@cache") == (
+        "/a/b and /redis://:[redacted:url_password]@cache"
+    )
+    assert redact.redact_text("/a~1b/c") == "/a~1b/c"
+
+
 def test_data_is_redacted_at_any_depth_keys_included() -> None:
     given_ = {"a": [{"mail": "bob@example.com", "n": 1.5}], "bob@example.com": 1, "x@y.io": None}
     assert redact.redact(given_) == {
@@ -187,7 +194,7 @@ def test_what_is_not_json_is_written_down_as_text_or_not_at_all() -> None:
     assert "bob@" not in str(redact.redact(deep))
     loop: dict[str, object] = {}
     loop["password"] = loop["loop"] = loop
-    assert "[redacted:too_deep]" in str(redact.redact(loop))
+    assert "[redacted:too_much]" in str(redact.redact(loop))
 
 
 def test_a_secret_the_process_was_given_is_known_by_its_value(

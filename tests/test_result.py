@@ -180,10 +180,14 @@ def test_a_foreign_exception_is_in_the_log_and_not_in_the_result(
     assert "hunter2" in caplog.text
 
 
-def test_a_setup_error_says_what_is_missing_and_is_not_retried() -> None:
+def test_a_setup_error_says_to_the_log_what_is_missing_and_is_not_retried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     error = failed(MissingPart("Install it with: pip install x"))
-    assert error.message == "Install it with: pip install x"
+    assert error.message == "This tool is not set up to run here. Use another tool."
+    assert (error.code, error.remedy, error.effects) == ("UNAVAILABLE", "other_tool", "none")
     assert not error.retryable
+    assert "Install it with: pip install x" in caplog.text
 
 
 @pytest.mark.parametrize("exc", [ToolFailed("no"), InvalidOutput("no"), ValueError("no")])

@@ -148,7 +148,10 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
         ({"limits": 5}, "limits: expected `object`, got `int`", ("limits",)),
         ({"limits": {"concurrency": 0}}, "must be at least 1", ("limits", "concurrency")),
         ({"limits": {"queue": -1}}, "must be at least 0", ("limits", "queue")),
-        ({"limits": {"memory": 0}}, "must be at least 1", ("limits", "memory")),
+        ({"limits": {"memory": 1}}, "must be at least 33554432", ("limits", "memory")),
+        ({"limits": {"memory": 2**64}}, "less than 2 to the 62", ("limits", "memory")),
+        ({"limits": {"memory": "9000000TB"}}, "less than 2 to the 62", ("limits", "memory")),
+        ({"limits": {"output": 2**64}}, "less than 2 to the 62", ("limits", "output")),
         ({"limits": {"output": 0}}, "must be at least 1", ("limits", "output")),
         ({"limits": {"cpus": 0}}, "limits.cpus must be above 0", ("limits", "cpus")),
         ({"limits": {"memory": "lots"}}, "'lots' is not a size", ("limits", "memory")),
@@ -201,8 +204,8 @@ def test_a_tool_that_is_no_mapping_is_refused(data: Any) -> None:
     ],
 )
 def test_sizes_may_be_written_with_units(written: object, size: int) -> None:
-    spec = spec_from({"name": "a", "description": "d", "limits": {"memory": written}})
-    assert spec.limits.memory == size
+    spec = spec_from({"name": "a", "description": "d", "limits": {"output": written}})
+    assert spec.limits.output == size
 
 
 def test_the_time_limit_is_the_specs_else_the_kinds_else_thirty_seconds() -> None:

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import select
 import signal
 import sys
 from importlib.machinery import SourceFileLoader
+from types import CodeType
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -187,20 +189,28 @@ def become(order: Order, fault: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if order.memory:
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        memory = order.memory if hard == resource.RLIM_INFINITY else min(order.memory, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    offer_to_oom_killer()
-    forget_own_locale()
     try:
+        take_limits(order.memory)
+        offer_to_oom_killer()
+        forget_own_locale()
         if not order.script:
             os.execvp(order.program[0], order.program)
-        run_script(order.program, fault)
-    except OSError as error:
-        os.write(fault, str(error.errno).encode())
+        code = SourceFileLoader("__main__", order.program[0]).get_code("__main__")
+    except Exception as error:  # whatever it is: who started us waits to hear of it
+        reason = getattr(error, "errno", None) or errno.EINVAL
+        os.write(fault, str(reason).encode())
         os._exit(127)
+    assert code is not None
+    os.close(fault)
+    run_script(code, order.program)
+
+
+def take_limits(memory: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory:
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        memory = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def close_all_but(kept: set[int]) -> None:
@@ -225,11 +235,8 @@ def forget_own_locale() -> None:
             os.environ.pop("LC_CTYPE", None)
 
 
-def run_script(program: list[str], fault: int) -> None:
+def run_script(code: CodeType, program: list[str]) -> None:
     """Run a Python file in this very interpreter; its byte code comes from the cache."""
-    code = SourceFileLoader("__main__", program[0]).get_code("__main__")
-    assert code is not None
-    os.close(fault)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python itself starts
     sys.argv = program

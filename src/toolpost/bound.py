@@ -10,16 +10,20 @@ import asyncio
 import logging
 
 from toolpost.contracts import Closes, Handle, Health, Walk
+from toolpost.errors import ToolpostError
 from toolpost.spec import ToolSpec
 
 _log = logging.getLogger("toolpost")
 
 
 class Bound:
-    """``rings`` are the names of the extensions around it, outermost first."""
+    """``rings`` are the names of the extensions around it, outermost first; ``problem`` is why it
+    cannot be called, for who looks after it: callers are not told.
+    """
 
     __slots__ = (
-        "_ending", "_leaving", "_loop", "active", "handle", "retired", "rings", "spec", "walk",
+        "_ending", "_leaving", "_loop", "active", "handle", "problem", "retired", "rings", "spec",
+        "walk",
     )  # fmt: skip
 
     def __init__(self, spec: ToolSpec, leaving: set[Bound] | None = None) -> None:
@@ -27,10 +31,17 @@ class Bound:
         self.handle: Handle | None = None
         self.walk: Walk
         self.rings: tuple[str, ...] = ()
+        self.problem: str | None = None
         self.active, self.retired = 0, False
         self._leaving: set[Bound] = set() if leaving is None else leaving
         self._ending: asyncio.Task[None] | None = None
-        self._loop = _running()
+        self._loop = running_loop()
+
+    def refuse(self, why: Exception) -> None:
+        """It cannot be called, and what there is of it closes."""
+        ours = isinstance(why, ToolpostError)
+        self.problem = str(why) if ours else f"{type(why).__name__}: {why}"
+        self.retire()
 
     def retire(self) -> None:
         """Close as soon as nobody is inside; called from any thread, with a loop or without."""
@@ -56,7 +67,7 @@ class Bound:
 
     async def health(self) -> Health:
         if self.handle is None:
-            return Health(False, "it cannot be run")
+            return Health(False, self.problem or "it cannot be run")
         try:
             return await self.handle.health()
         except Exception as exc:  # noqa: BLE001 - what keeps it from answering is the answer
@@ -71,7 +82,7 @@ async def closed(part: Closes, name: str) -> None:
         _log.exception("%s did not close", name)
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from toolpost.call import Call, Caller
 from toolpost.contracts import Extension, Hides, Ring, Road, Sees, Walk
-from toolpost.errors import CallError, ConfigError
+from toolpost.errors import CallError, ConfigError, InvalidArguments, SetupError, Unavailable
 from toolpost.result import Metadata, Result, failure
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
@@ -25,6 +27,8 @@ _log = logging.getLogger("toolpost")
 _replace: Callable[..., Call] = msgspec.structs.replace
 Admit = Callable[[Any], dict[str, Any]]
 """Arguments checked and filled in, or ``InvalidArguments``."""
+NEVER: Final = -sys.float_info.max
+"""The deadline of a call whose timeout is no number of seconds: it does not run."""
 
 
 class _Everywhere(msgspec.Struct, frozen=True):
@@ -56,7 +60,26 @@ def as_arguments(arguments: object) -> Any:
     """What is not a mapping goes on as it is: the check says what is wrong with it."""
     if arguments is None:
         return {}
-    return dict(arguments) if isinstance(arguments, Mapping) else arguments
+    try:
+        return dict(arguments) if isinstance(arguments, Mapping) else arguments
+    except Exception:  # noqa: BLE001 - a mapping of the caller's own, which may do anything
+        _log.exception("arguments that cannot be read")
+        return Unreadable()
+
+
+class Unreadable:
+    """Stands for arguments that raised when they were read: the check refuses it by its name."""
+
+
+def as_deadline(started: float, timeout: Any) -> float:
+    """When a call is over. What is no number of seconds is over before it began."""
+    try:
+        deadline = started + timeout
+    except OverflowError:  # an integer beyond any clock
+        return math.inf if timeout > 0 else -math.inf
+    except Exception:  # noqa: BLE001 - an object of the caller's own, which may do anything
+        return NEVER
+    return deadline if isinstance(deadline, float) and not math.isnan(deadline) else NEVER
 
 
 def guarded(
@@ -92,7 +115,11 @@ def refusing(why: Callable[[Call], Exception]) -> Walk:
 
 def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road: Road) -> Walk:
     """The road of a tool that cannot be called, in sight of every observer that can be had."""
-    walk = refusing(lambda call: exc)
+    why = exc
+    if isinstance(exc, SetupError):  # of the tool's own making: who set it up reads it in results
+        _log.error("%s cannot be called: %s", spec.name, exc)
+        why = Unavailable(exc.message, retryable=False, remedy="other_tool", effects="none")
+    walk = refusing(lambda call: why)
     for observer in reversed(observers):
         try:
             walk, _ = observed(spec, walk, (observer,), road)
@@ -187,6 +214,10 @@ def _watched(ring: Ring, inner: Walk, name: str) -> Walk:
 
 
 def failed(call: Call, exc: Exception, speaker: str) -> Result:
+    if not isinstance(exc, CallError) and not isinstance(call.caller, Caller):
+        _log.error("a call whose caller is no Caller (call %s)", call.call_id, exc_info=exc)
+        problem = f"caller is a {type(call.caller).__name__}, and must be a toolpost.Caller"
+        exc = InvalidArguments(problem, effects="unknown")
     error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
     call.note(speaker, error.code)
     return Result(error=error, metadata=metadata(call))

@@ -39,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ".toolpost"
     mode: Mode = "standard"
     watch: bool = True
+    lock: str = "tools.lock"
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ def find(path: str | Path | None = None) -> Config:
     """The config at a path, at ``TOOLPOST_CONFIG``, or in this folder; else the defaults."""
     named = path or variables(PREFIX).get("TOOLPOST_CONFIG")
     if named is None and not Path(FILE_NAME).exists():
-        return _made({}, {}, Path.cwd(), None)
+        return _made({}, {}, _here(), None)
     file = Path(named or FILE_NAME)
     if not file.exists():
         raise ConfigError(f"{file}: there is no such file. Make one with: toolpost init")
@@ -64,6 +65,13 @@ def find(path: str | Path | None = None) -> Config:
         raise ConfigError(fault.message) from fault
     origins = {_dotted(at): document.where(at) for at in _leaves(document.data) if at}
     return _made(document.data, origins, file.resolve().parent, file)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("the current folder has been deleted: go to another one") from None
 
 
 def origin(config: Config, at: Place) -> str:

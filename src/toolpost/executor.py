@@ -24,7 +24,7 @@ from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, S
 from toolpost.errors import ToolNotFound, Unavailable
 from toolpost.invoke import invoking
 from toolpost.plugins import Backends
-from toolpost.registry import Registry
+from toolpost.registry import Registry, as_registry
 from toolpost.result import Result
 from toolpost.spec import ToolSpec, nearest, short
 
@@ -44,7 +44,7 @@ class Executor:
         provide: Mapping[type, object] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.registry = registry
+        self.registry = as_registry(registry)
         self.observers = tuple(map(chain.as_extension, observers))
         self.guards = tuple(map(chain.as_extension, guards))
         services = Services(provide=provide or {}, settings=settings or {})
@@ -89,7 +89,7 @@ class Executor:
             [],
             [],
             session_id,
-            None if timeout is None else started + timeout,
+            None if timeout is None else chain.as_deadline(started, timeout),
             working_dir,
             dry_run,
             phase if bound.spec.context_aware else None,
@@ -179,7 +179,7 @@ class Executor:
             walk, guards = chain.guarded(spec, invoke, self.guards, self)
             bound.walk, observers = chain.observed(spec, walk, self.observers, self)
         except Exception as exc:  # noqa: BLE001 - fail closed: without its chain it does not run
-            bound.retire()
+            bound.refuse(exc)
             bound.walk = chain.refused(spec, exc, self.observers, self)
         else:
             bound.rings = observers + guards

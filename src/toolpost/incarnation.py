@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
+
+_VISIBLE: Final = Path("/proc/self/stat").exists()
+"""Whether this system shows its processes; where it does not, nobody is said to have ended."""
 
 
 def mine() -> str:
@@ -21,7 +25,7 @@ def ended(life: str) -> bool:
     """True if that process has surely ended; of one that cannot be seen from here nobody knows."""
     place, _, rest = life.rpartition("/")
     pid, _, start = rest.partition("-")
-    if place != _place() or not pid.isdigit():
+    if not _VISIBLE or place != _place() or not pid.isdigit():
         return False
     return _started(int(pid)) != start
 
@@ -33,30 +37,18 @@ def _made(pid: int) -> str:
 
 @lru_cache(1)
 def _place() -> str:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116 - it is no file
-    except OSError:  # not Linux
+    """Where process ids mean the same: the boot, and the namespace in it."""
+    if not _VISIBLE:
         return os.uname().nodename
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def _started(pid: int) -> str | None:
-    """When it was started, in ticks since the boot; ``None`` if it is not there."""
+    """When it was started, in ticks since the boot; ``None`` if it is not there any more."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except FileNotFoundError:
-        return None if Path("/proc/self").exists() else _signalled(pid)
-    except OSError:  # it ended while it was read
+    except OSError:
         return None
     state, *fields = stat.rpartition(b")")[2].split()
     return None if state in (b"Z", b"X") else fields[18].decode()
-
-
-def _signalled(pid: int) -> str | None:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return "?"

@@ -7,24 +7,28 @@ is not known here.
 from __future__ import annotations
 
 import asyncio
+import logging
 from time import monotonic
 from typing import Any
 
 import msgspec
 
+from toolpost.bound import running_loop
 from toolpost.call import Call
-from toolpost.chain import Admit, failed, metadata
+from toolpost.chain import NEVER, Admit, failed, metadata
 from toolpost.contracts import Handle, Walk
 from toolpost.deadline import limited, timed_out
-from toolpost.errors import ApprovalRequired
+from toolpost.errors import ApprovalRequired, CallError, InternalError, InvalidArguments
 from toolpost.output import finisher
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
 
+_log = logging.getLogger("toolpost")
+
 
 def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], admit: Admit) -> Walk:
     """``strays`` collects runs that would not end when they were stopped."""
-    limit, finish = spec.time_limit, finisher(spec)
+    limit, finish, home = spec.time_limit, finisher(spec), running_loop()
 
     async def invoke(call: Call) -> Result:
         try:
@@ -36,7 +40,7 @@ def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], adm
             if call.deadline is not None:
                 seconds = min(limit, call.deadline - monotonic())
                 if seconds <= 0:
-                    raise timed_out(0, effects="none")
+                    raise _too_late(call.deadline)
             if call.dry_run:
                 return Result(metadata=metadata(call, _plan(call, handle, seconds)))
             if call.ask is not None:  # nobody was asked; a grant is a word until a ring has read it
@@ -44,9 +48,27 @@ def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], adm
             output, parts = finish(await limited(handle(call), seconds, strays))
             return Result(output, parts, None, metadata(call))
         except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
-            return failed(call, exc, "road")
+            return failed(call, _in_another_loop(exc, home) or exc, "road")
 
     return invoke
+
+
+def _too_late(deadline: float) -> CallError:
+    if deadline == NEVER:
+        return InvalidArguments("The timeout of this call is not a number of seconds.")
+    return timed_out(0, effects="none")
+
+
+def _in_another_loop(exc: Exception, home: asyncio.AbstractEventLoop | None) -> CallError | None:
+    """Workers, locks and futures belong to the loop they were made in; asyncio says so by a text."""
+    if type(exc) is not RuntimeError or "loop" not in str(exc):
+        return None
+    if home is None or home is asyncio.get_running_loop():
+        return None
+    _log.error("a tool was called from another event loop than its executor's", exc_info=exc)
+    return InternalError(
+        "This executor is used from two event loops. Make one in each, or use toolpost.sync."
+    )
 
 
 def _plan(call: Call, handle: Handle, seconds: float) -> dict[str, Any]:

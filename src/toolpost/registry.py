@@ -178,6 +178,13 @@ class Registry:
                 listener(changed)
 
 
+def as_registry(given: object) -> Registry:
+    """The registry itself; of anything else it is said what to write instead."""
+    if isinstance(given, Registry):
+        return given
+    raise TypeError(f"a {type(given).__name__} is not a Registry: write Executor(Registry([add]))")
+
+
 def as_entry(item: Item) -> Entry:
     if isinstance(item, Entry):
         return item

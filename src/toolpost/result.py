@@ -177,9 +177,20 @@ def _plain(details: Mapping[str, Any], *, tool: str) -> Mapping[str, Any] | None
 def _translated(exc: Exception, *, tool: str, call_id: str) -> CallError:
     if isinstance(exc, SetupError):
         _log.error("%s cannot run (call %s): %s", tool, call_id, exc)
-        return Unavailable(exc.message, retryable=False, remedy="other_tool", effects="none")
+        return unfit()
     _log.error("%s failed (call %s)", tool, call_id, exc_info=exc)
     return foreign_error([base.__name__ for base in type(exc).__mro__])
+
+
+def unfit() -> CallError:
+    """A tool that finds while it runs that something is missing: what, and by which name, is for
+    the log.
+    """
+    return Unavailable(
+        "This tool is not set up to run here. Use another tool.",
+        retryable=False,
+        remedy="other_tool",
+    )
 
 
 def foreign_error(bases: Sequence[str]) -> CallError:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from toolpost.call import OWNER, Caller
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find, origin
 from toolpost.contracts import (
@@ -28,15 +29,26 @@ from toolpost.contracts import (
 from toolpost.environ import secret
 from toolpost.errors import ConfigError, MissingPart, NameTaken, SetupError
 from toolpost.executor import Executor
+from toolpost.lock import (
+    QUARANTINED,
+    Difference,
+    Offer,
+    Pins,
+    Quarantine,
+    placeholder,
+    source_name,
+)
 from toolpost.options import Options, options_from
 from toolpost.plugins import load
 from toolpost.registry import Entry, Registry, as_entry, renamed
+from toolpost.spec import ToolSpec
 
 _log = logging.getLogger("toolpost")
 
 
 class Runtime:
-    """Everything a config names, open. ``problems`` says what is wrong with a source right now.
+    """Everything a config names, open. ``problems`` says what is wrong with a source right now,
+    ``quarantined`` which tools are not as the lock has them, and why they are refused.
 
     Rings of your own stand inside those that the config names.
     """
@@ -68,12 +80,12 @@ class Runtime:
             self.registry,
             observers=[*_extensions("observers", config, around), *observers],
             guards=[*_extensions("guards", config, around), *guards],
-            backends=backends,
+            backends={**(backends or {}), QUARANTINED: Quarantine()},
             provide=provide,
             settings=settings.backends,
         )
         self.execute = self.executor.execute
-        self.list = self.executor.list
+        self.pins = Pins(config.base / settings.lock)
         self.problems: dict[str, str] = {}
         self._sources = [_Loaded(table, i, config) for i, table in enumerate(settings.sources)]
         self._watching: list[asyncio.Task[None]] = []
@@ -96,17 +108,45 @@ class Runtime:
 
     async def start(self, tell: Tell = lambda done, total: None) -> None:
         """Load every source; the first that cannot be loaded stops it with its reason."""
+        await asyncio.to_thread(self.pins.read)
         await self.store.open()
         for source in self._sources:
             await self._load(source, tell)
         if self.config.settings.watch:
             self._watching = [asyncio.create_task(self._watch(s)) for s in self._sources]
+            self._watching.append(asyncio.create_task(self._watch_lock()))
 
     async def reload(self) -> Mapping[str, str]:
         """Load every source again; one that is broken keeps its last good tools."""
+        await self._read_lock()
         for source in self._sources:
             await self._reload(source)
         return self.problems
+
+    def list(self, caller: Caller = OWNER) -> tuple[ToolSpec, ...]:
+        """The tools that this caller may know of, but for those in quarantine."""
+        return tuple(s for s in self.executor.list(caller) if s.kind != QUARANTINED)
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """Name → why. The name itself may still be callable, where another source has it pinned."""
+        return {
+            name: one.reason for source in self._sources for name, one in source.withheld.items()
+        }
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The sources of the config, by the names that a lock has for them."""
+        return [source.pinned_as for source in self._sources]
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """What the sources offer, quarantined or not: what a lock would pin."""
+        return [
+            Offer(source.pinned_as, entry.spec)
+            for source in self._sources
+            for entry in source.offered
+        ]
 
     async def close(self) -> None:
         for task in self._watching:
@@ -134,20 +174,47 @@ class Runtime:
 
     async def _load(self, loaded: _Loaded, tell: Tell = lambda done, total: None) -> None:
         async with self._one_at_a_time:
-            entries = [loaded.named(as_entry(item)) for item in await loaded.source.load(tell)]
-            names = {entry.spec.name for entry in entries}
-            for name in sorted(names - loaded.names):
-                if name in self.registry:
-                    owners = (other.label for other in self._sources if name in other.names)
+            offered = [loaded.named(as_entry(item)) for item in await loaded.source.load(tell)]
+            await self._register(loaded, offered)
+
+    async def _register(self, loaded: _Loaded, offered: Sequence[Entry]) -> None:
+        """Put what a source offers into the registry, as far as the lock lets it."""
+        withheld = await asyncio.to_thread(self.pins.judge, loaded.pinned_as, offered)
+        beaten = self._beaten(loaded, {entry.spec.name for entry in offered} - loaded.names)
+        entries = [
+            placeholder(withheld[name]) if name in withheld else entry
+            for entry in offered
+            if (name := entry.spec.name) not in beaten
+        ]
+        names = {entry.spec.name for entry in entries}
+        try:
+            self.registry.update(entries, gone=loaded.names - names)
+        except NameTaken as taken:
+            raise NameTaken(f"{loaded.label}: {taken.message}", at=taken.at) from None
+        for other in self._sources:
+            other.names -= names  # those that the lock gives to this one
+        for name in sorted(withheld.keys() - loaded.withheld.keys()):
+            _log.warning("%s: %s", loaded.label, withheld[name].reason)
+        loaded.names, loaded.offered, loaded.withheld = names, offered, withheld
+
+    def _beaten(self, loaded: _Loaded, fresh: set[str]) -> set[str]:
+        """The names that another source holds and keeps. Without a lock nobody can say whose a
+        name is, and two that want it are a fault.
+        """
+        beaten = set()
+        for name in sorted(fresh):
+            if name in self.registry:
+                owner = next((other for other in self._sources if name in other.names), None)
+                rightful = self.pins.owner(name)
+                twins = owner is not None and owner.pinned_as == loaded.pinned_as
+                if owner is None or rightful is None or twins:
                     raise NameTaken(
-                        f"{loaded.label} and {next(owners, 'your code')} both have a tool "
-                        f"{name!r}: rename one, or give one of the sources a namespace"
+                        f"{loaded.label} and {owner.label if owner else 'your code'} both have a "
+                        f"tool {name!r}: rename one, or give one of the sources a namespace"
                     )
-            try:
-                self.registry.update(entries, gone=loaded.names - names)
-            except NameTaken as taken:
-                raise NameTaken(f"{loaded.label}: {taken.message}", at=taken.at) from None
-            loaded.names = names
+                if rightful != loaded.pinned_as:
+                    beaten.add(name)
+        return beaten
 
     async def _reload(self, loaded: _Loaded) -> None:
         try:
@@ -165,6 +232,30 @@ class Runtime:
         except Exception as broken:  # noqa: BLE001 - a source may raise anything; it is seen
             self._note(loaded, f"no longer watched: {_told(broken)}", broken)
 
+    async def _read_lock(self) -> None:
+        try:
+            async with self._one_at_a_time:
+                await asyncio.to_thread(self.pins.read)
+        except ConfigError as broken:
+            self.problems["lock"] = broken.message
+            _log.error("the lock stays as it was: %s", broken.message)
+        else:
+            self.problems.pop("lock", None)
+
+    async def _watch_lock(self) -> None:
+        async for _ in self.pins.changes():
+            await self._read_lock()
+            for loaded in self._sources:
+                await self._hold_against_lock(loaded)
+
+    async def _hold_against_lock(self, loaded: _Loaded) -> None:
+        """What the source offered last, judged anew."""
+        try:
+            async with self._one_at_a_time:
+                await self._register(loaded, loaded.offered)
+        except SetupError as broken:
+            self._note(loaded, broken.message, broken)
+
     def _note(self, loaded: _Loaded, problem: str, broken: Exception) -> None:
         self.problems[loaded.label] = problem
         trace = None if isinstance(broken, SetupError) else broken
@@ -179,11 +270,14 @@ class _Loaded:
         kind = options.pop("kind", None)
         self.namespace: str | None = options.pop("namespace", None)
         self.label = f"source {index + 1} ({kind})"
+        self.pinned_as = source_name(str(kind), {k: v for k, v in table.items() if k != "kind"})
         with _placed(config, "sources", index):
             if not isinstance(kind, str):
                 raise ConfigError('a source has no kind; say kind = "files", for example')
             self.source: Source = load("sources", kind).from_config(options, config.base)
         self.names: set[str] = set()
+        self.offered: Sequence[Entry] = ()
+        self.withheld: Mapping[str, Difference] = {}
 
     def named(self, entry: Entry) -> Entry:
         return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry

@@ -29,6 +29,10 @@ DEFAULT_TIMEOUT: Final = 30.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _MOST_COMPARED: Final = 300
+_MOST: Final = 2**62 - 1
+"""What the kernel and a database can count to."""
+_LEAST: Final = {"concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "output": 1}
+"""With less memory a Python interpreter does not even start."""
 
 
 class _Part(
@@ -50,10 +54,11 @@ class Limits(_Part, frozen=True, kw_only=True):
     output: int = 4 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        for field, least in (("concurrency", 1), ("queue", 0), ("memory", 1), ("output", 1)):
+        for field, least in _LEAST.items():
             value = getattr(self, field)
-            if value is not None and value < least:
-                _refuse(f"limits.{field} must be at least {least}", "limits", field)
+            if value is not None and not least <= value <= _MOST:
+                said = f"at least {least}" if value < least else "less than 2 to the 62"
+                _refuse(f"limits.{field} must be {said}", "limits", field)
         if self.cpus is not None and not self.cpus > 0:
             _refuse("limits.cpus must be above 0", "limits", "cpus")
         self._make_float("cpus")

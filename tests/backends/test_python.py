@@ -558,8 +558,8 @@ async def test_what_is_not_there_to_inject_is_what_the_function_says() -> None:
     assert await outcome(wants) == [None, "default", "anonymous"]
 
 
-async def test_a_secret_is_found_by_its_name_and_a_missing_one_is_named(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_secret_is_found_by_its_name_and_a_missing_one_is_named_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool
     async def wants(key: Annotated[str, Secret("TOOLPOST_TEST_SECRET")]) -> int:
@@ -571,7 +571,8 @@ async def test_a_secret_is_found_by_its_name_and_a_missing_one_is_named(
     monkeypatch.delenv("TOOLPOST_TEST_SECRET")
     error = await outcome(wants)
     assert error.code == "UNAVAILABLE"
-    assert "TOOLPOST_TEST_SECRET is not set" in error.message
+    assert "TOOLPOST_TEST_SECRET is not set" in caplog.text
+    assert error.message == "This tool is not set up to run here. Use another tool."
 
 
 async def test_a_tool_made_from_data_takes_its_arguments_as_one_mapping() -> None:
@@ -696,10 +697,12 @@ async def test_an_object_whose_start_failed_is_started_again() -> None:
         assert await executor.health("shaky") == Health(True)
 
 
-async def test_a_class_that_wants_what_nobody_provides_says_so() -> None:
+async def test_a_class_that_wants_what_nobody_provides_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     error = await outcome(Lived, {"step": 1})
     assert error.code == "UNAVAILABLE"
-    assert "wants a Store" in error.message
+    assert "wants a Store" in caplog.text
 
 
 async def test_a_class_may_take_anything_else_too() -> None:

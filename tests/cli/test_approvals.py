@@ -129,7 +129,7 @@ def test_a_yes_that_lasts_is_listed_and_revoked(bank: Path) -> None:
     assert lasting["where"] == {"to": {"const": "bob"}, "amount": {"maximum": 50}}
     assert lasting["handle"] in toolpost("approvals", "standing", cwd=bank).stdout
     asked(bank, "to=bob", "amount=60")
-    assert toolpost("approvals", "revoke", lasting["handle"], cwd=bank).returncode == 0
+    assert json_of("approvals", "revoke", lasting["handle"], cwd=bank)["tool"] == "pay"
     asked(bank, "to=bob", "amount=41")
     assert "No yes lasts" in toolpost("approvals", "standing", cwd=bank).stderr
 
@@ -180,6 +180,15 @@ def test_a_watch_shows_what_comes_and_takes_the_answer(bank: Path) -> None:
         assert terminal.ended() == 130
     assert paid(bank) == "paid 10 to bob"
     assert json_of("approvals", "show", third, cwd=bank)["status"] == "waiting"
+
+
+def test_a_watch_for_programs_prints_lines_and_asks_nothing(bank: Path) -> None:
+    handle = asked(bank)
+    with Terminal("approvals", "watch", "--json", cwd=bank) as terminal:
+        terminal.read_until(f'"handle": "{handle}"')
+        terminal.press(b"\x03")
+        assert terminal.ended() == 130
+    assert "skip" not in terminal.written
 
 
 def test_nothing_waits_where_nothing_was_asked(bank: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -12,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import toolpost as package
-from tests.cli.program import Terminal, environment, json_of, toolpost
+from tests.cli.program import PROGRAM, Terminal, environment, json_of, toolpost
 from toolpost.cli.main import COMMANDS, cli
 from toolpost.cli.reference import reference
 
@@ -135,6 +137,59 @@ def test_the_output_may_be_cut_off_by_its_reader(project: Path) -> None:
         check=False,
     )
     assert reader.stderr == ""
+
+
+def shell(words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What a shell does, with toolpost being the program."""
+    return subprocess.run(
+        ["sh", "-c", f'toolpost() {{ {shlex.join(PROGRAM)} "$@"; }}; {words}'],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["list", "list --json", "call add a=1 b=2"])
+def test_a_reader_that_has_gone_is_told_by_the_exit_code(project: Path, command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*PROGRAM, *command.split()],
+        cwd=project,
+        env=environment(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["list", "list --json", "call add a=1 b=2"])
+def test_a_full_disk_is_said_in_a_sentence(project: Path, command: str) -> None:
+    done = shell(f"toolpost {command} >/dev/full", project)
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: no space is left\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere(project: Path, closed: str) -> None:
+    done = shell(f"toolpost call add a=1 b=2 {closed}", project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("" if ">&- " in f"{closed} ".replace("2>&-", "") else "3\n")
+
+
+def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = shell(f"rmdir {shlex.quote(str(gone))}; toolpost list", gone)
+    assert done.returncode == 78
+    assert "error: the current folder has been deleted: go to another one" in done.stderr
 
 
 def test_an_encoding_without_a_character_does_not_stop_the_program(project: Path) -> None:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
+from tests.extensions.around import surroundings
 from toolpost import Call, Caller, Denied, Result, ToolSpec, Unavailable
 from toolpost.contracts import Ring, Road, Walk
 from toolpost.extensions.access import Access, Grant
 from toolpost.extensions.approval import Approval, ApprovalOptions
+from toolpost.extensions.audit import Audit
 from toolpost.extensions.cache import Cache
+from toolpost.extensions.log import Log
 from toolpost.extensions.metrics import Metrics
 from toolpost.extensions.once import Once
 from toolpost.extensions.policy import Policy
 from toolpost.extensions.rate import Rate, RateOptions
 from toolpost.extensions.retry import Retry
+from toolpost.extensions.sanitize import Sanitize
 from toolpost.extensions.slots import Share, Slots
 from toolpost.extensions.trace import Trace
 from toolpost.stores.memory import MemoryStore
@@ -101,6 +106,7 @@ async def always_yes(request: object) -> bool:
 
 
 OCCUPANTS = [
+    Audit(surroundings(Path("no-such-folder"))),
     plain_function,
     not_even_async,
     Nowhere(),
@@ -117,6 +123,10 @@ OCCUPANTS = [
     Approval(MemoryStore(), options=ApprovalOptions(mode="always"), ask=always_yes),
     Cache(),
     Once(MemoryStore()),
+    Sanitize(),
+    Sanitize(secrets="block", outputs="all"),
+    Log(),
+    Log(keep=0),
     Slots(),
     Slots(groups={"*": Share(concurrency=1, queue=0)}),
     Retry(),

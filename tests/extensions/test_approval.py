@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.extensions.around import surroundings
+from tests.extensions.around import Yielding, surroundings
 from toolpost import Call, Caller, Executor, Registry, Result, tool
 from toolpost.approvals import Approvals, Decision, Lasting, Request
 from toolpost.contracts import Records, Walk
 from toolpost.errors import ConfigError, Conflict, Denied
 from toolpost.extensions.approval import Approval, ApprovalOptions
-from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import Clock
 
@@ -103,7 +104,7 @@ class Bench:
 
 @pytest.fixture
 def bench(clock: Clock) -> Bench:
-    return Bench(MemoryStore(clock=clock), clock)
+    return Bench(Yielding(clock=clock), clock)
 
 
 def code(result: Result) -> str:
@@ -155,7 +156,7 @@ async def test_a_call_that_needs_a_yes_comes_back_with_a_handle_and_runs_when_re
     ],
 )
 async def test_the_mode_says_which_calls_need_a_yes(mode: Any, asked: set[str]) -> None:
-    bench = Bench(MemoryStore(), mode=mode)
+    bench = Bench(Yielding(), mode=mode)
     calls = {"pay": {"to": "bob"}, "peek": {}, "look": {}}
     results = {name: await bench.executor.execute(name, args) for name, args in calls.items()}
     assert {name for name, result in results.items() if result.error} == asked
@@ -169,7 +170,7 @@ async def wants_asked(call: Call, call_next: Walk) -> Result:
 @pytest.mark.req("FM-13", "UX-4")
 @pytest.mark.parametrize("mode", ["policy", "unsafe", "always"])
 async def test_what_the_policy_wants_asked_is_asked_and_runs_after_a_yes(mode: Any) -> None:
-    bench = Bench(MemoryStore(), before=(wants_asked,), mode=mode)
+    bench = Bench(Yielding(), before=(wants_asked,), mode=mode)
     result = await bench.executor.execute("look", caller=BOT)
     assert result.error is not None and "Rule 7 says so." in result.error.message
     (request,) = await bench.desk.waiting()
@@ -179,7 +180,7 @@ async def test_what_the_policy_wants_asked_is_asked_and_runs_after_a_yes(mode: A
 
 @pytest.mark.req("UX-4")
 async def test_where_nobody_is_ever_asked_what_the_policy_wants_asked_does_not_run() -> None:
-    bench = Bench(MemoryStore(), before=(wants_asked,), mode="never")
+    bench = Bench(Yielding(), before=(wants_asked,), mode="never")
     assert code(await bench.executor.execute("look")) == "APPROVAL_REQUIRED"
     assert bench.executor.bound("look").rings == ("wants_asked",)
 
@@ -229,11 +230,11 @@ async def test_a_no_is_final_and_is_not_asked_again(bench: Bench, clock: Clock) 
 
 async def test_arguments_that_cannot_be_kept_exactly_are_refused() -> None:
     @tool(requires_approval=True)
-    async def free(data: object) -> None:
-        """Take anything."""
+    async def free(data: float) -> None:
+        """Take a number."""
 
-    bench = Bench(MemoryStore(), tools=(free,))
-    result = await bench.executor.execute("free", {"data": "\ud800"})
+    bench = Bench(Yielding(), tools=(free,))
+    result = await bench.executor.execute("free", {"data": Decimal("1.5")})
     assert code(result) == "VALIDATION_ERROR"
     assert await bench.desk.all() == []
 
@@ -273,14 +274,14 @@ async def test_arguments_changed_by_a_ring_behind_the_request_are_refused(clock:
     async def raises_it(call: Call, call_next: Walk) -> Result:
         return await call_next(call.with_arguments({**call.arguments, "amount": 999}))
 
-    store = MemoryStore(clock=clock)
+    store = Yielding(clock=clock)
     handle = await Bench(store, clock).approved()
     assert code(await Bench(store, clock, before=(raises_it,)).pay(grant=handle)) == "CONFLICT"
     assert ran == []
 
 
 async def test_a_tool_changed_after_the_approval_is_refused(clock: Clock) -> None:
-    store = MemoryStore(clock=clock)
+    store = Yielding(clock=clock)
     handle = await Bench(store, clock).approved()
     result = await Bench(store, clock, tools=(changed,)).pay(grant=handle)
     assert result.error is not None and result.error.code == "CONFLICT"
@@ -437,7 +438,7 @@ async def test_an_approvers_edit_walks_the_whole_road_anew(clock: Clock) -> None
         seen.append(call.arguments)
         return await call_next(call)
 
-    bench = Bench(MemoryStore(clock=clock), clock, before=(watches,))
+    bench = Bench(Yielding(clock=clock), clock, before=(watches,))
     handle = await bench.handle()
     edit = Decision(approve=True, arguments={"to": "bob", "amount": 3})
     await bench.desk.decide(handle, edit, by=BOSS, channel="api")
@@ -470,7 +471,7 @@ async def test_a_ring_may_refuse_what_an_approver_has_edited(clock: Clock) -> No
             raise Denied("Too much.")
         return await call_next(call)
 
-    bench = Bench(MemoryStore(clock=clock), clock, before=(small,))
+    bench = Bench(Yielding(clock=clock), clock, before=(small,))
     handle = await bench.handle()
     edit = Decision(approve=True, arguments={"to": "bob", "amount": 51})
     await bench.desk.decide(handle, edit, by=BOSS, channel="api")
@@ -480,7 +481,7 @@ async def test_a_ring_may_refuse_what_an_approver_has_edited(clock: Clock) -> No
 
 @pytest.mark.req("FM-13")
 async def test_several_people_have_to_agree(clock: Clock) -> None:
-    bench = Bench(MemoryStore(clock=clock), clock, needs={"pay*": 2})
+    bench = Bench(Yielding(clock=clock), clock, needs={"pay*": 2})
     handle = await bench.handle()
     await bench.desk.decide(handle, YES, by=BOSS, channel="api")
     result = await bench.pay(grant=handle)
@@ -495,7 +496,7 @@ async def test_several_people_have_to_agree(clock: Clock) -> None:
 
 
 async def test_an_edit_takes_back_what_others_have_approved(clock: Clock) -> None:
-    bench = Bench(MemoryStore(clock=clock), clock, need=2)
+    bench = Bench(Yielding(clock=clock), clock, need=2)
     handle = await bench.handle()
     first = await bench.desk.decide(handle, YES, by=BOSS, channel="api")
     edit = Decision(approve=True, arguments={"to": "eve", "amount": 10})
@@ -547,7 +548,7 @@ async def test_a_yes_for_a_pattern_holds_within_its_limits(bench: Bench, clock: 
 
 
 async def test_a_lasting_yes_ends_with_its_time_its_tool_or_its_revocation(clock: Clock) -> None:
-    store = MemoryStore(clock=clock)
+    store = Yielding(clock=clock)
     bench = Bench(store, clock)
     lasting = Lasting(where={"to": {"const": "bob"}}, seconds=7200)
     yes = Decision(approve=True, lasting=lasting)
@@ -583,7 +584,7 @@ async def test_a_lasting_yes_has_bounds(bench: Bench, lasting: Lasting, why: str
 
 
 async def test_what_several_have_to_approve_is_approved_for_one_call(clock: Clock) -> None:
-    bench = Bench(MemoryStore(clock=clock), clock, need=2)
+    bench = Bench(Yielding(clock=clock), clock, need=2)
     lasting = Lasting(where={"to": {"const": "bob"}})
     with pytest.raises(Conflict, match="one call at a time"):
         await bench.desk.decide(
@@ -598,7 +599,7 @@ async def test_what_several_have_to_approve_is_approved_for_one_call(clock: Cloc
 
 
 async def test_a_call_waits_for_the_answer_and_then_runs() -> None:
-    bench = Bench(MemoryStore(), wait=30)
+    bench = Bench(Yielding(), wait=30)
     call = asyncio.ensure_future(bench.pay())
     while not (requests := await bench.desk.waiting()):
         await asyncio.sleep(0)
@@ -608,15 +609,15 @@ async def test_a_call_waits_for_the_answer_and_then_runs() -> None:
 
 async def test_a_call_waits_no_longer_than_it_may() -> None:
     for bench, limit in (
-        (Bench(MemoryStore(), wait=0.05), None),
-        (Bench(MemoryStore(), wait=60), 0.05),
+        (Bench(Yielding(), wait=0.05), None),
+        (Bench(Yielding(), wait=60), 0.05),
     ):
         result = await asyncio.wait_for(bench.pay(timeout=limit), 20)
         assert code(result) == "APPROVAL_REQUIRED"
 
 
 async def test_a_caller_who_goes_while_it_waits_leaves_the_request(bench: Bench) -> None:
-    waiting = Bench(MemoryStore(), wait=60)
+    waiting = Bench(Yielding(), wait=60)
     call = asyncio.ensure_future(waiting.pay())
     while not await waiting.desk.waiting():
         await asyncio.sleep(0)
@@ -648,7 +649,7 @@ async def test_a_callback_is_asked(said: Any, expected: str) -> None:
         asked.append(request)
         return said
 
-    bench = Bench(MemoryStore(), ask=ask)
+    bench = Bench(Yielding(), ask=ask)
     assert code(await bench.pay()) == expected
     assert [request.exact() for request in asked] == [{"to": "bob", "amount": 10}]
 
@@ -661,7 +662,7 @@ async def test_a_callback_that_breaks_is_no_yes(
         raise fault
 
     caplog.set_level(logging.CRITICAL)
-    bench = Bench(MemoryStore(), ask=ask)
+    bench = Bench(Yielding(), ask=ask)
     handle = await bench.handle()
     await bench.desk.decide(handle, YES, by=BOSS, channel="api")
     assert (await bench.pay(grant=handle)).success
@@ -673,7 +674,7 @@ async def test_a_callback_that_comes_too_late_changes_nothing() -> None:
         await bench.desk.decide(request.handle, no, by=BOSS, channel="api")
         return True
 
-    bench = Bench(MemoryStore(), ask=ask)
+    bench = Bench(Yielding(), ask=ask)
     assert code(await bench.pay()) == "APPROVAL_DENIED"
 
 
@@ -686,7 +687,7 @@ async def test_a_person_is_asked_once_while_equal_calls_wait() -> None:
         await answer.wait()
         return False
 
-    bench = Bench(MemoryStore(), ask=ask, wait=30)
+    bench = Bench(Yielding(), ask=ask, wait=30)
     calls = [asyncio.ensure_future(bench.pay()) for _ in range(5)]
     while not asked:
         await asyncio.sleep(0)
@@ -701,7 +702,7 @@ async def test_a_callback_is_left_at_the_callers_deadline() -> None:
         await asyncio.get_running_loop().create_future()
         return True
 
-    bench = Bench(MemoryStore(), ask=ask)
+    bench = Bench(Yielding(), ask=ask)
     result = await asyncio.wait_for(bench.pay(timeout=0.05), 20)
     assert code(result) == "APPROVAL_REQUIRED"
 
@@ -726,6 +727,26 @@ def test_settings_that_make_no_sense_are_refused(table: dict[str, Any], tmp_path
 def test_the_table_of_the_config_is_understood(tmp_path: Path) -> None:
     table = {"mode": "always", "wait": 1, "needs": {"tag:money": 2}, "prompt": True}
     assert Approval.from_config(table, surroundings(tmp_path)).bind(look.spec, None) is not None
+
+
+async def test_a_lasting_yes_that_is_revoked_while_it_is_used_is_not_used() -> None:
+    store = Yielding()
+    bench = Bench(store)
+    lasting = Lasting(where={"to": {"const": "bob"}}, uses=1)
+    yes = Decision(approve=True, lasting=lasting)
+    await bench.desk.decide(await bench.handle("x"), yes, by=ANN, channel="terminal")
+    (standing,) = await bench.desk.standing()
+    ((key, record),) = await store.scan("approvals.standing")
+    await bench.desk.revoke(standing.handle)
+    assert not await bench.desk._take(key, standing, record)
+
+
+async def test_somebody_with_a_no_for_a_request_that_is_gone_hears_so(
+    bench: Bench, clock: Clock
+) -> None:
+    handle = await bench.handle()
+    clock.advance(9 * 86400)
+    assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
 
 
 # restarts
@@ -795,6 +816,44 @@ async def test_a_process_killed_while_it_asks_loses_no_request_and_uses_none_twi
         assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
         await store.close()
         assert len(ran) == number + 1
+
+
+async def test_whenever_a_process_is_killed_no_approval_is_lost_or_used_twice(
+    tmp_path: Path,
+) -> None:
+    await kill_often(tmp_path, 8)
+
+
+async def kill_often(folder: Path, times: int) -> None:
+    path, chance, said = folder / "store.db", random.Random(7), {}
+    program = [sys.executable, "-m", "tests.extensions.approval_child", str(path), "work"]
+    for _ in range(times):
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for _ in range(chance.randrange(1, 12)):
+                word, handle, to = child.stdout.readline().split()
+                said[handle] = (word, to)
+            os.kill(child.pid, signal.SIGKILL)
+            for line in child.stdout:
+                word, handle, to = line.split()
+                said[handle] = (word, to)
+    effects = folder / "effects"
+    done = effects.read_text(encoding="utf-8").split() if effects.exists() else []
+    assert len(done) == len(set(done))
+    store = SqliteStore(path)
+    await store.open()
+    bench = Bench(store)
+    for handle, (word, to) in said.items():
+        status = (await bench.desk.find(handle)).status
+        possible = {"asked": ("waiting", "approved"), "approved": ("approved", "used")}
+        assert status in possible.get(word, ("used",)), "what was said is so"
+        assert status == "used" or to not in done
+        result = code(await bench.pay(to, grant=handle))
+        assert result == {"waiting": "APPROVAL_REQUIRED", "approved": "ok"}.get(
+            status, "APPROVAL_DENIED"
+        )
+        assert code(await bench.pay(to, grant=handle)) != "ok"
+    await store.close()
 
 
 async def test_a_desk_of_another_process_sees_the_same_requests(tmp_path: Path) -> None:

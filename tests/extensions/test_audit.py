@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -327,7 +326,6 @@ async def test_attack_with_a_full_disk_tier_2_is_refused_and_lower_ones_by_mode(
     tmp_path: Path, mode: str, name: str, runs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     book = Book()
-    caplog.set_level(logging.CRITICAL, "toolpost.tools")
     given = {"look": {"text": "x"}, "note": {"text": "x"}, "send": {"to": "ann"}}[name]
     async with audited(tmp_path, book, mode=mode, seconds=0) as tools:
         assert (await tools.execute("send", {"to": "ann"})).success
@@ -497,3 +495,14 @@ async def test_options_come_from_the_config(tmp_path: Path) -> None:
     audit = Audit.from_config({"keep_days": 30, "seconds": 1}, surroundings(tmp_path))
     assert audit.problem is None
     await audit.close()
+
+
+async def test_attack_names_that_are_no_text_do_not_stop_the_audit(tmp_path: Path) -> None:
+    book, odd = Book(), "\ud800"
+    async with audited(tmp_path, book) as tools:
+        for name in (odd, "look", "send"):
+            await tools.execute(
+                name, {odd: odd}, caller=Caller(odd, user=odd), session_id=odd, grant=odd
+            )
+        assert alarmed(tools) is None
+    assert [c.code for c in await book.calls()] == ["NOT_FOUND"] + ["VALIDATION_ERROR"] * 2

@@ -9,12 +9,13 @@ import os
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.extensions.around import surroundings
+from tests.extensions.around import Yielding, surroundings
 from tests.extensions.once_child import call as call_here
 from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, tool
 from toolpost.contracts import Record
@@ -36,7 +37,7 @@ class Shop:
         self.error: Exception | None = None
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
-        self.ring = Once(store or MemoryStore(), **options)
+        self.ring = Once(store or Yielding(), **options)
         self.executor = Executor(Registry(self._tools()), guards=[self.ring])
 
     def _tools(self) -> list[Any]:
@@ -286,20 +287,25 @@ async def test_a_result_that_cannot_be_kept_is_given_and_a_repeat_is_told_that_n
 class Slow(MemoryStore):
     """A store that writes, and then does not come back for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str) -> None:
         super().__init__()
+        self.at = at
         self.writing, self.go_on = asyncio.Event(), asyncio.Event()
 
     async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
         version = await super().put(space, key, value, **more)
-        if not self.writing.is_set():
+        if (
+            not self.writing.is_set()
+            and value is not None
+            and value.get("state", "running") == self.at
+        ):
             self.writing.set()
             await self.go_on.wait()
         return version
 
 
 async def test_a_caller_that_goes_before_the_tool_runs_leaves_the_key_free() -> None:
-    store = Slow()
+    store = Slow("running")
     shop = Shop(store)
     first = asyncio.ensure_future(shop.charge())
     await asyncio.wait_for(store.writing.wait(), 20)
@@ -312,6 +318,42 @@ async def test_a_caller_that_goes_before_the_tool_runs_leaves_the_key_free() -> 
     assert shop.charged == [5]
 
 
+async def test_a_caller_that_goes_while_the_outcome_is_written_does_not_lose_it() -> None:
+    store = Slow("done")
+    shop = Shop(store)
+    first = asyncio.ensure_future(shop.charge())
+    await asyncio.wait_for(store.writing.wait(), 20)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    store.go_on.set()
+    await shop.ring.close()
+    assert (await shop.charge()).output == {"charged": 5}
+    assert shop.charged == [5]
+
+
+async def test_a_key_that_cannot_be_freed_says_that_nobody_knows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Stuck(Slow):
+        async def get(self, space: str, key: str) -> Record | None:
+            if not self.go_on.is_set():
+                raise OSError("no disk")
+            return await super().get(space, key)
+
+    caplog.set_level(logging.CRITICAL)
+    store = Stuck("running")
+    shop = Shop(store)
+    first = asyncio.ensure_future(shop.charge())
+    await asyncio.wait_for(store.writing.wait(), 20)
+    first.cancel()
+    await asyncio.wait({first}, timeout=20)
+    await shop.ring.close()
+    store.go_on.set()
+    assert said(await shop.charge()) == ("CONFLICT", "unknown")
+    assert shop.charged == []
+
+
 async def test_a_claim_that_vanishes_between_two_looks_is_made_again() -> None:
     class Vanishing(MemoryStore):
         refused = False
@@ -322,20 +364,17 @@ async def test_a_claim_that_vanishes_between_two_looks_is_made_again() -> None:
                 return None
             return await super().put(space, key, value, **more)
 
-        async def get(self, space: str, key: str) -> Record | None:
-            return await super().get(space, key)
-
     shop = Shop(Vanishing())
     assert (await shop.charge()).output == {"charged": 5}
 
 
 async def test_arguments_without_a_canonical_form_take_no_key() -> None:
     @tool
-    async def free(data: object) -> None:
-        """Take anything."""
+    async def free(data: float) -> None:
+        """Take a number."""
 
     async with Executor(Registry([free]), guards=[Once(MemoryStore())]) as executor:
-        result = await executor.execute("free", {"data": "\ud800"}, key="k")
+        result = await executor.execute("free", {"data": Decimal("1.5")}, key="k")
     assert said(result) == ("VALIDATION_ERROR", "none")
 
 

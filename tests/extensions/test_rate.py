@@ -363,7 +363,9 @@ async def test_a_tool_may_say_how_often_it_may_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("text", ["many", "-1", "inf", "nan"])
-async def test_a_label_that_is_no_number_refuses_the_tool(text: str) -> None:
+async def test_a_label_that_is_no_number_refuses_the_tool(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     @tool(effects="read", labels={"cost": text})
     async def dear() -> None:
         """Cost."""
@@ -371,7 +373,8 @@ async def test_a_label_that_is_no_number_refuses_the_tool(text: str) -> None:
     async with Executor(Registry([dear]), guards=[rate()]) as executor:
         result = await executor.execute("dear")
     assert result.error is not None
-    assert result.error.message == "the label 'cost' of 'dear' is a number, 0 or more"
+    assert (result.error.code, result.error.retryable) == ("UNAVAILABLE", False)
+    assert "the label 'cost' of 'dear' is a number, 0 or more" in caplog.text
 
 
 async def test_a_session_has_a_budget_of_calls() -> None:

@@ -594,10 +594,11 @@ async def test_a_fallback_that_does_not_exist_is_said() -> None:
     ]
 
 
-async def test_a_tool_cannot_be_its_own_fallback() -> None:
+async def test_a_tool_cannot_be_its_own_fallback(caplog: pytest.LogCaptureFixture) -> None:
     result = await once(Retry(), Service().tool(fallback="work"))
     assert result.error is not None
-    assert "its own fallback" in result.error.message
+    assert (result.error.code, result.error.retryable) == ("UNAVAILABLE", False)
+    assert "'work' is its own fallback" in caplog.text
 
 
 async def test_nothing_is_handed_over_when_the_time_is_up() -> None:

@@ -180,12 +180,17 @@ async def test_nobody_waits_beyond_his_deadline() -> None:
         work.go.set()
         assert (await first).success
         assert (await executor.execute("work", {"number": 2}, timeout=30)).success
+        work.go.clear()
+        calls = started(executor, [3, 4], timeout=float("inf"))
+        await until(lambda: totals(slots) == (1, 1))
+        work.go.set()
+        assert all(r.success for r in await asyncio.gather(*calls))
     for result in (late, already):
         assert result.error is not None
         assert (result.error.code, result.error.effects) == ("TIMEOUT", "none")
         assert result.error.remedy == "wait"
         assert "work is busy" in result.error.message
-    assert work.begun == [0, 2]
+    assert work.begun == [0, 2, 3, 4]
 
 
 async def test_a_queue_of_none_refuses_whatever_does_not_run_at_once() -> None:

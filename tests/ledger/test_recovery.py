@@ -1,4 +1,4 @@
-"""Chains outlive their writers: what a dead one left open is closed, what a living one has is not."""
+"""Chains outlive their writers: what a dead one left open is closed, a living one's is not."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ async def test_fifty_open_calls_of_a_killed_process_are_closed_as_unknown_by_the
 
 
 async def test_what_a_living_writer_has_open_stays_open(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*CHILD, str(tmp_path), "hang", "5"], stdout=subprocess.PIPE
-    ) as living:
+    with subprocess.Popen([*CHILD, str(tmp_path), "hang", "5"], stdout=subprocess.PIPE) as living:
         try:
             assert living.stdout is not None
             assert living.stdout.readline() == b"open\n"

@@ -145,7 +145,10 @@ async def test_attack_everything_deleted_is_found(tmp_path: Path) -> None:
     await written(tmp_path)
     tamper(tmp_path, "DELETE FROM journal")
     (problem,) = (await verified(tmp_path)).problems
-    assert (problem.fault, problem.what) == ("missing", "the whole chain is gone; it had 10 records")
+    assert (problem.fault, problem.what) == (
+        "missing",
+        "the whole chain is gone; it had 10 records",
+    )
 
 
 async def test_attack_the_tail_and_its_anchor_deleted_is_found(tmp_path: Path) -> None:

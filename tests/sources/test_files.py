@@ -131,15 +131,15 @@ async def test_the_tools_of_the_seed_run_or_say_what_is_missing(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("t.yaml", "tools:\n- {name: a, description: A tool., timeout: 5, limits: {memory: 2MB}}"),
-        ("t.yml", "- name: a\n  description: A tool.\n  timeout: 5\n  limits: {memory: 2MB}"),
+        ("t.yaml", "tools:\n- {name: a, description: A tool., timeout: 5, limits: {memory: 1GB}}"),
+        ("t.yml", "- name: a\n  description: A tool.\n  timeout: 5\n  limits: {memory: 1GB}"),
         (
             "t.json",
-            '[{"name": "a", "description": "A tool.", "timeout": 5, "limits": {"memory": "2MB"}}]',
+            '[{"name": "a", "description": "A tool.", "timeout": 5, "limits": {"memory": "1GB"}}]',
         ),
         (
             "t.toml",
-            '[[tools]]\nname = "a"\ndescription = "A tool."\ntimeout = 5\nlimits.memory = "2MB"',
+            '[[tools]]\nname = "a"\ndescription = "A tool."\ntimeout = 5\nlimits.memory = "1GB"',
         ),
     ],
 )
@@ -152,7 +152,7 @@ async def test_yaml_json_and_toml_say_the_same(tmp_path: Path, name: str, text: 
         "description": "A tool.",
         "input_schema": one.input_schema,
         "timeout": 5.0,
-        "limits": {"memory": 2_000_000},
+        "limits": {"memory": 1_000_000_000},
     }
 
 

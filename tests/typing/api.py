@@ -60,7 +60,7 @@ async def add(a: int, b: int) -> int:
     effects="read",
     timeout=5,
     tags=["web"],
-    limits=Limits(concurrency=2, memory=2**20),
+    limits=Limits(concurrency=2, memory=2**25),
     permissions=Permissions(roles=("clerk",)),
     retry=Retry(attempts=2),
     cache=Cache(ttl=60),

@@ -201,8 +201,8 @@ class Approvals:
     def required(self, request: Request) -> ApprovalRequired:
         """What the caller gets to hear while nobody has answered."""
         return ApprovalRequired(
-            f"A person has to approve this call first: {request.reason} It is waiting as "
-            f"{request.handle}. Once it is approved, make the very same call again.",
+            f"This call waits for a person's yes as {request.handle}: {request.reason} Once it is "
+            "approved, make the very same call again.",
             details={
                 "approval": request.handle,
                 "expires": request.expires,

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from toolpost.approvals import Approvals, Channel, Decision, Lasting, Request
+from toolpost.approvals import Approvals, Channel, Decision, Lasting, Request, Standing
 from toolpost.approvals.terminal import described
 from toolpost.call import Caller
 from toolpost.cli.failing import fail
@@ -160,9 +160,13 @@ def deny(asked: Asked, *, handle: str, reason: str, as_json: bool) -> None:
 
 
 @command.command("watch")
+@json_option
 @pass_asked
-def watch(asked: Asked) -> None:
-    """Wait for calls that need a yes; at a terminal, answer each. Ctrl-C ends it."""
+def watch(asked: Asked, *, as_json: bool) -> None:
+    """Wait for calls that need a yes; at a terminal, answer each. Ctrl-C ends it.
+
+    With --json each is printed as a line, and nothing is asked.
+    """
     seen: set[str] = set()
     waiting = _asked(asked, Approvals.waiting)
     err("Waiting for calls that need a yes. Ctrl-C ends it.")
@@ -170,9 +174,7 @@ def watch(asked: Asked) -> None:
         for request in waiting:
             if request.handle not in seen:
                 seen.add(request.handle)
-                out(safe(described(request)))
-                sys.stdout.flush()
-                _offered(asked, request)
+                _shown(asked, request, as_json=as_json)
         time.sleep(_EVERY)
         waiting = asyncio.run(_at_desk(asked, Approvals.waiting))
 
@@ -199,17 +201,27 @@ def standing(asked: Asked, *, as_json: bool) -> None:
 
 @command.command("revoke")
 @click.argument("handle")
+@json_option
 @pass_asked
-def revoke(asked: Asked, *, handle: str) -> None:
+def revoke(asked: Asked, *, handle: str, as_json: bool) -> None:
     """End a yes that lasts."""
     ended = _asked(asked, lambda desk: desk.revoke(handle))
-    out(safe(f"{ended.handle} has ended: {ended.tool} is asked for again."))
+    if as_json:
+        print_json(_plain(ended))
+    else:
+        out(safe(f"{ended.handle} has ended: {ended.tool} is asked for again."))
+
+
+def _shown(asked: Asked, request: Request, *, as_json: bool) -> None:
+    data = json_text(request.to_dict(time.time()), indent=None) if as_json else ""
+    out(data or safe(described(request)))
+    sys.stdout.flush()
+    if sys.stdin.isatty() and not as_json:
+        _offered(asked, request)
 
 
 def _offered(asked: Asked, request: Request) -> None:
-    """At a terminal, the question; what goes wrong with the answer does not end the watch."""
-    if not sys.stdin.isatty():
-        return
+    """The question; what goes wrong with the answer does not end the watch."""
     choice = click.Choice(("y", "n", "skip"))
     answer = click.prompt("approve?", type=choice, default="skip", err=True)
     if answer == "skip":
@@ -356,7 +368,7 @@ def _vote(one: dict[str, Any]) -> str:
     return f"{word}, by {one.get('user') or one['by']} ({one['channel']}){why}"
 
 
-def _plain(one: Any) -> dict[str, Any]:
+def _plain(one: Standing) -> dict[str, Any]:
     return {
         "handle": one.handle,
         "tool": one.tool,

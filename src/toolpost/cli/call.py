@@ -113,8 +113,6 @@ def command(
 
 
 def _standard_input() -> str:
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed, so - stands for nothing.")
     if sys.stdin.isatty():
         err("Type a JSON object, then Ctrl-D.")
     return sys.stdin.read(MAX_BYTES + 1)  # one more than can be arguments, and it is refused

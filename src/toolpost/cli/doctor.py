@@ -115,7 +115,7 @@ async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
         for label, problem in problems.items():
             yield Finding(label, "fail", problem, "mend the definition")
         well = len(config.settings.sources) - len(problems)
-        yield Finding("sources", "ok", f"{well} loaded, {len(runtime.registry)} tools")
+        yield Finding("sources", "ok", f"{well} loaded, {_tools_in(len(runtime.registry))}")
         async for one in _tools(runtime, bar):
             yield one
     finally:
@@ -131,14 +131,15 @@ async def _tools(runtime: Runtime, bar: Bar) -> AsyncIterator[Finding]:
             ill += 1
             todo = f"see: toolpost show {spec.name} --binding"
             yield Finding(f"tool {spec.name}", "fail", health.error or "not healthy", todo)
-    if len(runtime.registry):
-        yield Finding("tools", "ok", f"{len(runtime.registry) - ill} are ready to be called")
+    if well := len(runtime.registry) - ill:
+        yield Finding("tools", "ok", f"{_tools_in(well)} ready to be called")
+
+
+def _tools_in(number: int) -> str:
+    return "1 tool" if number == 1 else f"{number} tools"
 
 
 async def _health(runtime: Runtime, name: str) -> Health:
-    if runtime.executor.bound(name).handle is None:
-        error = (await runtime.execute(name, {}, dry_run=True)).error
-        return Health(False, None if error is None else error.message)
     try:
         async with asyncio.timeout(_PATIENCE):
             return await runtime.executor.health(name)
@@ -157,11 +158,13 @@ async def _isolation() -> AsyncIterator[Finding]:
 
 
 async def _runs(executor: Executor, way: Isolation) -> Finding:
-    result = await executor.execute(f"{way}_probe")
+    name = f"{way}_probe"
+    result = await executor.execute(name)
     if result.error is None:
         return Finding(f"isolation {way}", "ok", "a tool ran")
     verdict: Verdict = "warn" if way == "sandbox" else "fail"
-    return Finding(f"isolation {way}", verdict, result.error.message, _NO_ISOLATION.get(way, ""))
+    found = executor.bound(name).problem or result.error.message
+    return Finding(f"isolation {way}", verdict, found, _NO_ISOLATION.get(way, ""))
 
 
 async def _kills() -> Finding:

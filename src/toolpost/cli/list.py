@@ -6,12 +6,14 @@ Above: ``main.py``. Below: ``opening.py``. Only what the caller may know of is l
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any
 
 import click
 
 from toolpost.cli.opening import opened, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import console, err, one_line, plain, print_json, row, table
+from toolpost.lock import QUARANTINED
 from toolpost.spec import TIERS, ToolSpec
 
 
@@ -39,18 +41,25 @@ def command(
     async def listed() -> list[ToolSpec]:
         async with opened(asked) as runtime:
             fit = runtime.registry.list(kind=kind, category=category, tag=tag, tier=tier)
-            seen = {spec.name for spec in runtime.list()}
+            seen = {spec.name for spec in runtime.executor.list()}  # the quarantined ones as well
             return [spec for spec in fit if spec.name in seen]
 
     specs = run(asked, listed())
     if as_json:
-        print_json([spec.public() for spec in specs])
+        print_json([_data(spec) for spec in specs])
     elif specs:
         _print(asked, specs)
     elif any(given is not None for given in (kind, category, tag, tier)):
         err("No tool fits. `toolpost list` without options shows all of them.")
     else:
         err("No tools. `toolpost config` shows the sources, `toolpost init` makes a first project.")
+
+
+def _data(spec: ToolSpec) -> dict[str, Any]:
+    """The public spec; of a quarantined tool also that it is one, and why."""
+    if spec.kind != QUARANTINED:
+        return spec.public()
+    return {**spec.public(), "quarantined": spec.binding.get("reason")}
 
 
 def _print(asked: Asked, specs: list[ToolSpec]) -> None:
@@ -61,7 +70,13 @@ def _print(asked: Asked, specs: list[ToolSpec]) -> None:
         for spec in group:
             tier = f"{spec.tier} {TIERS[spec.tier].lower()}"
             row(
-                listing, f"  {spec.name}", spec.kind, tier, spec.effects, one_line(spec.description)
+                listing,
+                f"  {spec.name}",
+                spec.kind,
+                tier,
+                spec.effects,
+                one_line(spec.description),
+                style="red" if spec.kind == QUARANTINED else None,
             )
     screen = console(asked)
     screen.print(listing)

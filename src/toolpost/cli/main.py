@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from errno import ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -27,6 +28,7 @@ COMMANDS: Final = {
     "list": "List the tools.",
     "show": "Show one tool: its parameters, limits and the road of a call.",
     "call": "Call a tool.",
+    "lock": "Pin the definitions of the tools, and show what has changed.",
     "approvals": "See what waits for a yes, and answer.",
     "policy": "Try, explain and check the rules of the policy.",
     "audit": "Read, search, verify and export the audit.",
@@ -43,6 +45,12 @@ PIPE_CLOSED: Final = 141
 
 class LazyGroup(click.Group):
     """Knows its commands by name, and imports one when it is wanted."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would end the program with 1
+            raise click.exceptions.Exit(PIPE_CLOSED) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -106,10 +114,21 @@ def cli(ctx: click.Context, *, config: str | None, no_color: bool, debug: bool) 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The program: ends with the exit code of what was asked."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character the terminal lacks is no reason to fail
             stream.reconfigure(errors="backslashreplace")
     sys.exit(status(sys.argv[1:] if args is None else list(args)))
+
+
+def _open_streams() -> None:
+    """A stream that the shell has closed (``>&-``) leads nowhere: else the next file that is opened
+    would stand in its place.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - until the end
+            setattr(sys, name, nowhere)
 
 
 def status(words: list[str]) -> int:
@@ -123,11 +142,16 @@ def status(words: list[str]) -> int:
         _misplaced(fault).show()
         return fault.exit_code
     except BrokenPipeError:  # the reader has gone, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return PIPE_CLOSED
     except Exception as exc:  # noqa: BLE001 - the end of the line: the user gets a sentence, not a traceback
         return _explain(exc, debug="--debug" in words)
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _misplaced(fault: click.ClickException) -> click.ClickException:
@@ -147,6 +171,9 @@ def _explain(exc: Exception, *, debug: bool) -> int:
         return _say(f"error: {exc}", setup_exit(exc))
     if isinstance(exc, OSError) and exc.filename is not None:
         return _say(f"error: {exc.filename}: {exc.strerror}", 1)
+    if isinstance(exc, OSError) and exc.errno == ENOSPC:
+        _drop_output()
+        return _say("error: the output cannot be written: no space is left", 1)
     sorry = f"Sorry, this is a fault in {PROGRAM} ({type(exc).__name__})."
     hint = "" if debug else f" See the traceback with: {PROGRAM} --debug …"
     return _say(sorry + hint, UNEXPECTED)

@@ -18,7 +18,6 @@ from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.parameters import Parameter, parameters, shape
 from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
 from toolpost.result import Failure
-from toolpost.runtime import Runtime
 from toolpost.spec import TIERS, ToolSpec
 
 
@@ -64,26 +63,20 @@ def command(asked: Asked, *, name: str, binding: bool, as_json: bool) -> None:
 async def _shown(asked: Asked, name: str) -> Shown | Failure:
     async with opened(asked) as runtime:
         spec = runtime.registry.get(name)
-        if spec is None or spec not in runtime.list():
-            return await _failure(runtime, name)
+        if spec is None or spec not in runtime.executor.list():
+            error = (await runtime.execute(name, {}, dry_run=True)).error
+            assert error is not None, "there is no such tool for this caller"
+            return error
         bound = runtime.executor.bound(name)
         about = getattr(bound.handle, "about", {})
-        problem = None if bound.handle else (await _failure(runtime, name)).message
         observing = {extension.name for extension in runtime.executor.observers}
         return Shown(
             spec=spec,
             observers=tuple(name for name in bound.rings if name in observing),
             guards=tuple(name for name in bound.rings if name not in observing),
             isolation=about.get("isolation"),
-            problem=problem,
+            problem=bound.problem,
         )
-
-
-async def _failure(runtime: Runtime, name: str) -> Failure:
-    """Why this tool cannot be called, in the words a call would have."""
-    error = (await runtime.execute(name, {}, dry_run=True)).error
-    assert error is not None, "it cannot be called"
-    return error
 
 
 def _print(asked: Asked, shown: Shown, *, binding: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from toolpost.characters import visible, visible_json
 from toolpost.cli.options import Asked
@@ -46,13 +46,19 @@ def print_json(value: Any) -> None:
 def console(asked: Asked, *, stderr: bool = False) -> Console:
     from rich.console import Console  # brief starts: only what prints with it pays for it
 
-    return Console(
+    made = Console(
         stderr=stderr,
         color_system="auto" if asked.color else None,
         markup=False,
         emoji=False,
         highlight=False,
     )
+    made.on_broken_pipe = _reader_gone  # type: ignore[method-assign]  # rich would exit with 1
+    return made
+
+
+def _reader_gone() -> NoReturn:
+    raise BrokenPipeError
 
 
 def table(*columns: str, wide: Sequence[str]) -> Table:

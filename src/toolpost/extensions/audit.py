@@ -125,8 +125,7 @@ class Audit:
                 result = await call_next(call)
             except BaseException:
                 raw = raw or _snapshot(call.arguments)
-                append((None, len(raw), make, call, raw, began, monotonic(), _GONE, None))
-                scribe.nudge()
+                scribe.put(len(raw), make, call, raw, began, monotonic(), _GONE, None)
                 raise
             error = result.error
             if error is not None and raw is None:  # its arguments may be anything
@@ -159,17 +158,13 @@ class Audit:
                 ended = (result.error, result.metadata)
                 return result
             finally:
-                scribe.pending.append((None, 0, tool.outcome, call, began, monotonic(), *ended))
-                scribe.nudge()
+                scribe.put(0, tool.outcome, call, began, monotonic(), *ended)
 
         return ring
 
     def _refused(self, tool: _Tool, call: Call) -> None:
         raw, now = _snapshot(call.arguments), self._around.clock.monotonic()
-        self._scribe.pending.append(
-            (None, len(raw), tool.whole, call, raw, now, now, _NO_RECORD, None)
-        )
-        self._scribe.nudge()
+        self._scribe.put(len(raw), tool.whole, call, raw, now, now, _NO_RECORD, None)
         raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
 
     async def _opened(self) -> Chain:
@@ -255,7 +250,7 @@ class _Tool:
         return {
             "time": self._wall(began),
             "call_id": call.call_id,
-            "session": call.session_id and redact_text(call.session_id),
+            "session": call.session_id and _harmless(call.session_id),
             "caller": self._who(call.caller),
             "tool": self._name(call),
             "spec": self._pinned(),
@@ -281,7 +276,7 @@ class _Tool:
             "code": OK,
             "outcome": "none" if self.spec.effects == "read" else "done",
             "duration_ms": round((ended - began) * 1000, 3),
-            "trail": [redact_text(step) if ": " in step else step for step in steps],
+            "trail": [_harmless(step) if ": " in step else step for step in steps],
             "attempts": 1 if about is None else about.attempts,
             "cached": about is not None and about.cached,
         }
@@ -289,8 +284,8 @@ class _Tool:
             end |= {
                 "code": error.code,
                 "outcome": error.effects,
-                "message": _cut(redact_text(error.message[: _SHOWN + _MARGIN])),
-                "details": _shown(_encode(error.details)) if error.details else None,
+                "message": _cut(_harmless(error.message[: _SHOWN + _MARGIN])),
+                "details": _shown(_snapshot(error.details)) if error.details else None,
             }
         return end
 
@@ -302,12 +297,12 @@ class _Tool:
         """A name that no tool has may be anything, a secret included."""
         if call.tool == self.spec.name:
             return call.tool
-        return _cut(redact_text(call.tool[: _SHOWN + _MARGIN]), 200)
+        return _cut(_harmless(call.tool[: _SHOWN + _MARGIN]), 200)
 
     def _who(self, caller: Caller) -> Who:
         if self._whom is None or self._whom[0] is not caller:
-            user, agent = (name and redact_text(name) for name in (caller.user, caller.agent))
-            self._whom = caller, Who(redact_text(caller.id), user, agent)
+            user, agent = (name and _harmless(name) for name in (caller.user, caller.agent))
+            self._whom = caller, Who(_harmless(caller.id), user, agent)
         return self._whom[1]
 
     def _pinned(self) -> str:
@@ -344,8 +339,11 @@ def _told(arguments: Any) -> bytes:
     """What is not JSON, as far as it can be told; such calls are refused, and on the record."""
     try:
         return json.dumps(
-            arguments, default=lambda one: f"({type(one).__name__})", skipkeys=True
-        ).encode()
+            arguments,
+            default=lambda one: f"({type(one).__name__})",
+            skipkeys=True,
+            ensure_ascii=False,
+        ).encode(errors="replace")
     except (TypeError, ValueError, RecursionError):
         return b'"(not JSON)"'
 
@@ -381,6 +379,11 @@ def _shortened(value: Any, most: int) -> Any:
     if isinstance(value, list):
         return [_shortened(one, most) for one in value]
     return value
+
+
+def _harmless(text: str) -> str:
+    """With nothing in it that must not be kept, or that is no text."""
+    return redact_text(text if text.isascii() else text.encode(errors="replace").decode())
 
 
 def _cut(text: str, most: int = _SHOWN) -> str:

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,6 +24,9 @@ from toolpost.options import Options, options_from
 from toolpost.patterns import selector
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
+
+_LONGEST: Final = 30 * 86400.0
+"""Seconds that a timer of any loop can count; a deadline may be infinitely far away."""
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -168,7 +171,8 @@ class _Gate:
         turn: asyncio.Future[bool] = loop.create_future()
         timer = None
         if deadline is not None:
-            timer = loop.call_later(max(0.0, deadline - began), self._expire, turn)
+            left = min(max(0.0, deadline - began), _LONGEST)
+            timer = loop.call_later(left, self._expire, turn)
         self.waiting.append(turn)
         try:
             if await turn:

@@ -31,8 +31,10 @@ and what it makes it of."""
 
 
 class Scribe:
-    """Whoever appends to ``pending`` calls ``nudge`` if it is ``idle``, and ``press`` if it is
-    filled to the ``brim``. ``problem`` says why nothing can be written right now.
+    """``problem`` says why nothing can be written right now.
+
+    Who has no time to ``put`` appends to ``pending``, calls ``nudge`` if it is ``idle``, and
+    ``press`` if it is filled to the ``brim``.
     """
 
     def __init__(
@@ -77,11 +79,21 @@ class Scribe:
         self._room.clear()
         await self._room.wait()
 
+    def put(self, size: int, make: Callable[..., AuditRecord], *of: Any) -> None:
+        """Hand a record over, for some time soon."""
+        if len(self.pending) >= self._most and self.problem is not None:
+            self._lost += 1
+            return
+        self.pending.append((None, size, make, *of))
+        if self.idle:
+            self.nudge()
+
     async def commit(self, size: int, make: Callable[..., AuditRecord], *of: Any) -> bool:
         """Hand a record over, and wait until it is on the disk. ``False``: it is not."""
         if len(self.pending) >= self._most and self.problem is not None:
             self._lost += 1
             self._now()
+            await asyncio.sleep(0)  # so that whoever tries again and again lets it be written
             return False
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self.pending.append((waiter, size, make, *of))
@@ -106,8 +118,8 @@ class Scribe:
             self._task = None
         try:
             async with asyncio.timeout(self._patience):
-                await self._drain()
-                await self._sign()
+                if await self._drain():
+                    await self._sign()
         except Exception as fault:  # noqa: BLE001 - the journal's fault; the house is closing
             self._fail(fault)
         if self._timer is not None:
@@ -138,9 +150,11 @@ class Scribe:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self._drain()
+            if not await self._drain():
+                self._later(_RETRY)
 
-    async def _drain(self) -> None:
+    async def _drain(self) -> bool:
+        """Write everything there is; whether it could be written."""
         try:
             if self._chain is None and (self.pending or self._waiters):
                 self._chain = await self._opening()
@@ -148,12 +162,12 @@ class Scribe:
                 await self._write(self._chain)
         except Exception as fault:  # noqa: BLE001 - a journal may fail in any way; it is tried again
             self._fail(fault)
-            self._later(_RETRY)
-            return
+            return False
         self._answer(True)
         self.idle, self.brim = not self.pending, BATCH
         if self._tend is not None and self._chain is not None:
             await self._tended(self._chain, self._tend)
+        return True
 
     async def _write(self, chain: Chain) -> None:
         if not chain.waiting:

@@ -105,7 +105,7 @@ class Chain:
         placed = msgspec.structs.replace(
             record, writer=self.anchor.writer, number=number, prev=self.link
         )
-        body = encode(placed)
+        body = _encoded(placed)
         self._unsent.append(Line(self.anchor.writer, number, body))
         self.number, self.link = number, link(body)
         self._since_checkpoint += 1
@@ -153,3 +153,22 @@ class Chain:
             if not self._deaf:
                 _log.error("the audit's anchor %s cannot be written: %s", self.slot.path, fault)
             self._deaf = True
+
+
+def _encoded(record: AuditRecord) -> bytes:
+    """Whatever somebody put into a record, the chain goes on."""
+    try:
+        return encode(record)
+    except (TypeError, ValueError, RecursionError) as fault:
+        return encode(
+            AuditRecord(
+                writer=record.writer,
+                number=record.number,
+                prev=record.prev,
+                kind=record.kind,
+                time=record.time,
+                call_id=record.call_id,
+                code=record.code,
+                note=f"the rest of it cannot be written: {type(fault).__name__}",
+            )
+        )

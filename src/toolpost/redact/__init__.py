@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 _MAX_DEPTH: Final = 64
-_DEEPER: Final = "[redacted:too_deep]"
+_MAX_NODES: Final = 100_000
+_TOO_MUCH: Final = "[redacted:too_much]"
 _BY_NAME: Final = "[redacted:secret]"
 
 _rules = Rules()
@@ -71,7 +72,7 @@ def redact(value: Any) -> Any:
     """
     if _evidently_clean(value) or _rules.clean_data(value, names=True):
         return value
-    return _redacted(value, 0)
+    return _Copy().of(value)
 
 
 _harmless: Final[set[str]] = set()
@@ -108,44 +109,42 @@ def _seen_harmless(key: Any) -> bool:
     return True
 
 
-def _redacted(value: Any, depth: int) -> Any:
-    if value is None or isinstance(value, (bool, float)):
-        return value
-    if isinstance(value, str):
-        return _rules.redact_text(value)
-    if isinstance(value, int):
-        return value if not _number(value) else _rules.redact_text(str(value))
-    if depth >= _MAX_DEPTH:
-        return _DEEPER
-    if isinstance(value, Mapping):
-        return _mapping(value, depth + 1)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_redacted(item, depth + 1) for item in value]
+class _Copy:
+    """One walk through data, however odd: bounded in depth and in size."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_NODES
+
+    def of(self, value: Any, depth: int = 0, *, blot: bool = False) -> Any:
+        """With ``blot`` every value goes: it stands under a name that says secret."""
+        if value is None or isinstance(value, (bool, float)):
+            return value
+        if isinstance(value, str):
+            return (_BY_NAME if value else value) if blot else _rules.redact_text(value)
+        if isinstance(value, int):
+            return _BY_NAME if blot else _scalar(value)
+        self._left -= 1
+        if depth >= _MAX_DEPTH or self._left < 0:
+            return _TOO_MUCH
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth + 1, blot)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [self.of(item, depth + 1, blot=blot) for item in value]
+        return _BY_NAME if blot else _scalar(value)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int, blot: bool) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, item in value.items():
+            text = key if isinstance(key, str) else str(key)
+            name = _rules.redact_text(text)
+            if name in made:
+                name = f"{name} {len(made)}"
+            made[name] = self.of(item, depth, blot=blot or names_a_secret(text))
+        return made
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, int):  # a card's number is one without its quotes as well
+        card = _CARDS <= value < 10**19 and bool(_rules.find(str(value)))
+        return _rules.redact_text(str(value)) if card else value
     return f"[{len(value)} bytes]" if isinstance(value, bytes) else _rules.redact_text(str(value))
-
-
-def _number(value: int) -> bool:
-    """A card's number is one without its quotes as well."""
-    return 10**13 <= value < 10**19 and bool(_rules.find(str(value)))
-
-
-def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, item in value.items():
-        text = key if isinstance(key, str) else str(key)
-        name = _rules.redact_text(text)
-        if name in made:
-            name = f"{name} {len(made)}"
-        made[name] = _blotted(item, depth) if names_a_secret(text) else _redacted(item, depth)
-    return made
-
-
-def _blotted(value: Any, depth: int) -> Any:
-    """Under a name that says secret: every value, at any depth."""
-    if value is None or isinstance(value, bool) or value in ("", [], {}):
-        return value
-    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
-        return {_rules.redact_text(str(k)): _blotted(v, depth + 1) for k, v in value.items()}
-    if isinstance(value, (list, tuple)) and depth < _MAX_DEPTH:
-        return [_blotted(item, depth + 1) for item in value]
-    return _BY_NAME

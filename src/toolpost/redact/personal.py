@@ -249,7 +249,7 @@ def _resident(text: bytes, match: Match) -> Span | None:
 
 
 _DOMAIN: Final = (
-    r"@[A-Za-z0-9\x80-\xff-]{1,63}(?:\.[A-Za-z0-9\x80-\xff-]{1,63}){0,8}"
+    r"(?:@|%40)[A-Za-z0-9\x80-\xff-]{1,63}(?:\.[A-Za-z0-9\x80-\xff-]{1,63}){0,8}"
     r"\.(?:[A-Za-z]{2,24}|xn--[a-z0-9-]{2,59})"
 )
 _AMERICAN: Final = r"(?:\([2-9][0-9]{2}\) ?|\b[2-9][0-9]{2}[ -])[2-9][0-9]{2}-[0-9]{4}\b"
@@ -259,7 +259,7 @@ _NIR: Final = r"\b[12] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{
 PERSONAL: Final[tuple[Rule, ...]] = tuple(
     Rule(kind, pattern, needs, check, secret=False, step=step)
     for kind, pattern, needs, check, step in (
-        ("email", _DOMAIN, (b"@",), _email, 1),
+        ("email", _DOMAIN, (b"@", b"%40"), _email, 1),
         ("phone", r"\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}", (b"+",), _international, 0),
         ("phone", _AMERICAN, (b"-",), _american, 4),
         ("phone", r"\b[2-9][0-9]{2}\.[2-9][0-9]{2}\.[0-9]{4}\b", (b".",), _american, 4),

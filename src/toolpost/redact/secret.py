@@ -233,8 +233,10 @@ SECRETS: Final[tuple[Rule, ...]] = (
          needs=(b"bearer", b"token"), check=_bearer),
     Rule("basic_credentials", r"(?i)\bbasic[ \t]{1,4}([A-Za-z0-9+/_-]{6,}={0,2})",
          needs=(b"basic",), check=_basic),
-    Rule("url_password", r"""://[^\s/@:'"<>?#]{0,200}:([^\s/'"<>?#]{1,200})@""",
-         needs=(b"://",), check=_url_password),
+    Rule("url_password", r"""(?i):(?:\\?/){2}[^\s/@:'"<>?#]{0,200}:([^\s/'"<>?#]{1,200})@""",
+         needs=(b"://", b":\\/\\/"), check=_url_password),
+    Rule("url_password", r"""(?i)%3a%2f%2f[^\s/@:'"<>?#&%]{0,100}%3a([^\s/@'"<>?#&]{1,200}?)%40""",
+         needs=(b"%3a%2f%2f",), check=_url_password),
     Rule("password", r"""(?i);[ ]{0,2}(?:password|pwd)=([^;'"\s]{1,200})""",
          needs=(b"password=", b"pwd="), check=_url_password),
     Rule("password", r"(?i)\b(?:host|user|dbname|port|server|uid)=[^\s;]{1,100}[ ;]password="

@@ -1,0 +1,169 @@
+"""``toolpost audit``: what was called, whether that is true, and a copy for elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import PROGRAM, environment, json_of, toolpost
+
+CONFIG = """
+observers = ["audit"]
+store = { kind = "sqlite" }
+
+[[sources]]
+kind = "files"
+paths = ["tools.yaml"]
+"""
+SPECS = """
+- name: add
+  description: Add two numbers.
+  tier: 0
+  effects: read
+  input_schema:
+    type: object
+    properties: {a: {type: integer}, b: {type: integer}}
+    required: [a, b]
+    additionalProperties: false
+  binding: {module: audit_tools_of_the_test, function: add}
+- name: send
+  description: Send something.
+  tier: 2
+  input_schema:
+    type: object
+    properties: {to: {type: string}}
+    required: [to]
+  binding: {module: audit_tools_of_the_test, function: send}
+"""
+CODE = """
+async def add(a, b): return a + b
+async def send(to): return to
+"""
+
+
+@pytest.fixture(scope="module")
+def three_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "toolpost.toml").write_text(CONFIG)
+    (folder / "tools.yaml").write_text(SPECS)
+    (folder / "audit_tools_of_the_test.py").write_text(CODE)
+    assert toolpost("call", "add", "a=1", "b=2", cwd=folder).returncode == 0
+    assert toolpost("call", "send", "to=ann", "--session", "s1", cwd=folder).returncode == 0
+    assert toolpost("call", "no_such_tool", cwd=folder).returncode == 4
+    return folder
+
+
+@pytest.fixture
+def project(three_calls: Path, tmp_path: Path) -> Path:
+    """Each test has a copy of its own."""
+    return Path(shutil.copytree(three_calls, tmp_path / "project"))
+
+
+def test_the_last_calls_are_shown(project: Path) -> None:
+    done = toolpost("audit", "tail", cwd=project)
+    assert done.returncode == 0
+    for word in ("add", "send", "no_such_tool", "NOT_FOUND", "3 calls"):
+        assert word in done.stdout
+    (last,) = json_of("audit", "tail", "-n", "1", cwd=project)
+    assert (last["tool"], last["code"]) == ("no_such_tool", "NOT_FOUND")
+
+
+def test_new_calls_are_followed(project: Path) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "audit", "tail", "-n", "1", "--follow", "--json"],
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        try:
+            assert following.stdout is not None
+            assert json.loads(following.stdout.readline())["tool"] == "no_such_tool"
+            toolpost("call", "add", "a=5", "b=5", cwd=project)
+            assert json.loads(following.stdout.readline())["arguments"] == {"a": 5, "b": 5}
+        finally:
+            following.kill()
+
+
+def test_calls_are_searched(project: Path) -> None:
+    (found,) = json_of("audit", "search", "--session", "s1", "--since", "1h", cwd=project)
+    assert found["arguments"] == {"to": "ann"}
+    assert json_of("audit", "search", "--until", "2020-01-01", cwd=project) == []
+    assert "No calls" in toolpost("audit", "search", "--tool", "x", cwd=project).stderr
+    wrong = toolpost("audit", "search", "--since", "yesterday", cwd=project)
+    assert (wrong.returncode, "say 30m, 2h" in wrong.stderr) == (2, True)
+
+
+def test_one_call_is_shown_whole(project: Path) -> None:
+    (found,) = json_of("audit", "search", "--tool", "send", cwd=project)
+    assert json_of("audit", "show", found["call_id"], cwd=project) == found
+    shown = toolpost("audit", "show", found["call_id"], cwd=project).stdout
+    assert "arguments_digest" in shown
+    assert "sha256:" in shown
+    assert toolpost("audit", "show", "nothing", cwd=project).returncode == 1
+    assert "3 calls" in toolpost("audit", "show", found["call_id"][:4], cwd=project).stderr
+
+
+def test_an_audit_as_it_was_written_is_proved(project: Path) -> None:
+    done = toolpost("audit", "verify", cwd=project)
+    assert (done.returncode, "as they were written" in done.stdout) == (0, True)
+    assert json_of("audit", "verify", cwd=project)["ok"]
+
+
+def test_attack_the_first_bad_record_is_named(project: Path) -> None:
+    earlier = project / "earlier.json"
+    earlier.write_text(toolpost("audit", "verify", "--json", cwd=project).stdout)
+    connection = sqlite3.connect(project / ".toolpost" / "store.db")
+    with connection:
+        connection.execute("DELETE FROM journal WHERE number > 4")
+    connection.close()
+    done = toolpost("audit", "verify", cwd=project)
+    assert done.returncode == 1
+    assert "CUT: record 5 of chain" in done.stdout
+    assert "NOT as written" in done.stdout
+    for file in (project / ".toolpost" / "audit").glob("chain-*"):
+        file.unlink()
+    done = toolpost("audit", "verify", "--against", "earlier.json", cwd=project)
+    assert (done.returncode, "CUT: record 5" in done.stdout) == (1, True)
+    done = toolpost("audit", "verify", "--against", "tools.yaml", cwd=project)
+    assert (done.returncode, "this is not what" in done.stderr) == (78, True)
+
+
+def test_an_export_can_be_proved_where_the_key_is(project: Path) -> None:
+    done = toolpost("audit", "export", "-o", "all.jsonl", cwd=project)
+    assert (done.returncode, "records written to all.jsonl" in done.stderr) == (0, True)
+    lines = (project / "all.jsonl").read_text().splitlines()
+    assert [json.loads(line)["number"] for line in lines] == list(range(1, len(lines) + 1))
+    assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 0
+    changed = lines[1].replace('"tool":"add"', '"tool":"sub"')
+    (project / "all.jsonl").write_text("\n".join([lines[0], changed, *lines[2:]]) + "\n")
+    assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
+    (project / "all.jsonl").write_text("rubbish\n")
+    assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
+
+
+def test_calls_are_exported_as_rows(project: Path) -> None:
+    text = toolpost("audit", "export", "--format", "csv", cwd=project).stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["tool"] for row in rows] == ["add", "send", "no_such_tool"]
+    line = toolpost("audit", "export", "--tool", "send", cwd=project).stdout
+    assert json.loads(line)["outcome"] == "done"
+
+
+def test_a_store_that_keeps_nothing_has_no_audit_to_read(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text('store = { kind = "memory" }\n')
+    done = toolpost("audit", "tail", cwd=tmp_path)
+    assert (done.returncode, 'kind = "sqlite"' in done.stderr) == (78, True)
+
+
+def test_a_project_without_calls_has_an_empty_audit(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text('store = { kind = "sqlite" }\n')
+    assert json_of("audit", "tail", cwd=tmp_path) == []
+    assert json_of("audit", "verify", cwd=tmp_path)["records"] == 0

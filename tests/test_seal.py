@@ -1,0 +1,143 @@
+"""Keys and signatures: made once, kept from others, good for what they were made for."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolpost import ConfigError, MissingPart
+from toolpost.seal import can_sign_publicly, new_seal, open_seal, verifiers
+
+WITHOUT = "import sys; sys.modules['cryptography'] = None\n"
+
+
+def without_cryptography(program: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT + program, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_the_key_is_made_once_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+    one, two = (open_seal(tmp_path / "state", "audit") for _ in range(2))
+    assert one.key == two.key
+    assert one.algorithm == "ed25519"
+    file = tmp_path / "state" / "audit.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    assert {f.name for f in (tmp_path / "state").iterdir()} == {"audit.key", f"{one.key}.pub"}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    open_seal(tmp_path, "audit")
+    (tmp_path / "audit.key").chmod(mode)
+    with pytest.raises(ConfigError, match="others may read"):
+        open_seal(tmp_path, "audit")
+
+
+def test_a_key_behind_a_link_is_refused(tmp_path: Path) -> None:
+    open_seal(tmp_path / "a", "audit")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "audit.key").symlink_to(tmp_path / "a" / "audit.key")
+    with pytest.raises(OSError, match="symbolic links"):
+        open_seal(tmp_path / "b", "audit")
+
+
+@pytest.mark.parametrize("text", ["", "ed25519", "ed25519 AAAA", "rot13 " + "A" * 43 + "=", "é"])
+def test_what_is_no_key_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "audit.key").write_text(text)
+    (tmp_path / "audit.key").chmod(0o600)
+    with pytest.raises(ConfigError, match=r"not a key|no way to sign"):
+        open_seal(tmp_path, "audit")
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_a_signature_is_good_for_its_message_only(one: bytes, two: bytes) -> None:
+    seal = new_seal()
+    signature = seal.sign(one)
+    assert seal.verifier.check(one, signature)
+    assert seal.verifier.check(two, signature) == (one == two)
+    assert not new_seal().verifier.check(one, signature)
+
+
+@pytest.mark.parametrize("signature", ["", "AAAA", "not base64 !", "é"])
+def test_what_is_no_signature_is_not_good(signature: str) -> None:
+    assert not new_seal().verifier.check(b"message", signature)
+
+
+def test_signatures_of_a_key_that_was_replaced_can_still_be_checked(tmp_path: Path) -> None:
+    old = open_seal(tmp_path, "audit")
+    signature = old.sign(b"message")
+    (tmp_path / "audit.key").unlink()
+    new = open_seal(tmp_path, "audit")
+    keys = verifiers(tmp_path, "audit")
+    assert set(keys) == {old.key, new.key}
+    assert keys[old.key].check(b"message", signature)
+    assert not keys[new.key].check(b"message", signature)
+
+
+def test_without_cryptography_a_shared_key_signs(tmp_path: Path) -> None:
+    assert can_sign_publicly()
+    made = without_cryptography(
+        "from pathlib import Path\n"
+        "from toolpost.seal import open_seal, verifiers\n"
+        "folder = Path(sys.argv[1])\n"
+        "seal = open_seal(folder, 'audit')\n"
+        "signature = seal.sign(b'message')\n"
+        "assert verifiers(folder, 'audit')[seal.key].check(b'message', signature)\n"
+        "assert not seal.verifier.check(b'other', signature)\n"
+        "print(seal.algorithm, signature)",
+        tmp_path,
+    )
+    algorithm, signature = made.split()
+    assert algorithm == "hmac-sha256"
+    seal = open_seal(tmp_path, "audit")  # with it, the key stays what it is
+    assert seal.algorithm == "hmac-sha256"
+    assert seal.verifier.check(b"message", signature)
+    assert not seal.verifier.check(b"message", "é")
+
+
+def test_a_public_key_without_cryptography_says_what_to_install(tmp_path: Path) -> None:
+    open_seal(tmp_path, "audit")
+    said = without_cryptography(
+        "from pathlib import Path\n"
+        "from toolpost.errors import MissingPart\n"
+        "from toolpost.seal import open_seal\n"
+        "try:\n    open_seal(Path(sys.argv[1]), 'audit')\n"
+        "except MissingPart as exc:\n    print(exc)",
+        tmp_path,
+    )
+    assert 'pip install "toolpost[seal]"' in said
+    assert issubclass(MissingPart, Exception)
+
+
+def test_of_many_who_start_at_once_one_makes_the_key(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from toolpost.seal import open_seal\n"
+        "sys.stdin.readline(); print(open_seal(Path(sys.argv[1]), 'audit').key)"
+    )
+    racing = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for one in racing:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    assert len({one.communicate(timeout=60)[0] for one in racing}) == 1
