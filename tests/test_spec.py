@@ -139,6 +139,7 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
             "isolation: use one of inline, thread, process, sandbox",
             ("isolation",),
         ),
+        ({"description": "d" * 16_385}, "say it in 16,384 at most", ("description",)),
         ({"timeout": 0}, "timeout of 'a' must be above 0 seconds", ("timeout",)),
         ({"timeout": float("nan")}, "timeout of 'a' must be above 0", ("timeout",)),
         ({"timeout": float("inf")}, "there is no 'no limit'", ("timeout",)),

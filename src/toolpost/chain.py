@@ -214,9 +214,10 @@ def _watched(ring: Ring, inner: Walk, name: str) -> Walk:
 
 
 def failed(call: Call, exc: Exception, speaker: str) -> Result:
-    if not isinstance(exc, CallError) and not isinstance(call.caller, Caller):
+    caller: object = call.caller
+    if not isinstance(exc, CallError) and not isinstance(caller, Caller):
         _log.error("a call whose caller is no Caller (call %s)", call.call_id, exc_info=exc)
-        problem = f"caller is a {type(call.caller).__name__}, and must be a toolpost.Caller"
+        problem = f"caller is a {type(caller).__name__}, and must be a toolpost.Caller"
         exc = InvalidArguments(problem, effects="unknown")
     error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
     call.note(speaker, error.code)

@@ -93,8 +93,15 @@ class CallError(ToolpostError):
             self.retryable = retryable
         if remedy is not None:
             self.remedy = remedy
+        self._effects_said = effects is not None
         if effects is not None:
             self.effects = effects
+
+    def of_a_run(self) -> CallError:
+        """As raised by a run: unless it says so itself, nobody knows that there were no effects."""
+        if self.effects == "none" and not self._effects_said:
+            self.effects = "unknown"
+        return self
 
 
 class InvalidArguments(CallError):

@@ -45,7 +45,11 @@ def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], adm
                 return Result(metadata=metadata(call, _plan(call, handle, seconds)))
             if call.ask is not None:  # nobody was asked; a grant is a word until a ring has read it
                 raise ApprovalRequired(call.ask)
-            output, parts = finish(await limited(handle(call), seconds, strays))
+            try:
+                value = await limited(handle(call), seconds, strays)
+            except CallError as error:
+                raise error.of_a_run() from error.__cause__
+            output, parts = finish(value)
             return Result(output, parts, None, metadata(call))
         except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
             return failed(call, _in_another_loop(exc, home) or exc, "road")
@@ -60,7 +64,7 @@ def _too_late(deadline: float) -> CallError:
 
 
 def _in_another_loop(exc: Exception, home: asyncio.AbstractEventLoop | None) -> CallError | None:
-    """Workers, locks and futures belong to the loop they were made in; asyncio says so by a text."""
+    """Workers, locks and futures belong to the loop they were made in; asyncio says so in words."""
     if type(exc) is not RuntimeError or "loop" not in str(exc):
         return None
     if home is None or home is asyncio.get_running_loop():

@@ -29,6 +29,7 @@ DEFAULT_TIMEOUT: Final = 30.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _MOST_COMPARED: Final = 300
+_MOST_DESCRIPTION: Final = 16 * 1024
 _MOST: Final = 2**62 - 1
 """What the kernel and a database can count to."""
 _LEAST: Final = {"concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "output": 1}
@@ -141,6 +142,12 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
             _refuse(
                 f"tool {self.name!r} has no description: say in a sentence what it does and when "
                 "to use it (for a Python function, its docstring)",
+                "description",
+            )
+        if len(self.description) > _MOST_DESCRIPTION:
+            _refuse(
+                f"the description of {self.name!r} has {len(self.description):,} characters, and "
+                f"models read it with every call: say it in {_MOST_DESCRIPTION:,} at most",
                 "description",
             )
         if not 0 <= self.tier <= 4 or self.tier is True or self.tier is False:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
-from toolpost import Call, Image, Injected, Output, Secret, Text, ToolFailed, tool
+from toolpost import Call, Image, Injected, Output, Secret, Text, ToolFailed, Unavailable, tool
 
 MODULE_DOC = __doc__
 
@@ -150,3 +150,9 @@ def fails_at_length(call: Call) -> int:
     """Fail with more than a model can read."""
     call.warn("careful")
     raise ToolFailed("m" * 100_000, details={"d": "d" * 100_000})
+
+
+@tool
+def unavailable_after_its_effect() -> None:
+    """Do something, then fail with an error that says nothing about it."""
+    raise Unavailable("gone")

@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from tests.backends import python_tools
@@ -35,6 +36,7 @@ from toolpost import (
 from toolpost.backends.python import loading
 from toolpost.backends.python.backend import PythonBackend
 from toolpost.contracts import Declared, Health, Services
+from toolpost.registry import Entry
 
 pytestmark = pytest.mark.anyio
 FENCE = 20
@@ -743,3 +745,13 @@ async def test_what_a_tool_says_beside_its_output_is_bounded_wherever_it_runs(
     assert len(failed.error.message) <= 8 * 1024
     assert failed.error.details is None
     assert failed.metadata.warnings == ["careful"]
+
+
+@pytest.mark.parametrize("isolation", ["inline", "thread", "process"])
+async def test_an_error_that_does_not_speak_of_effects_leaves_them_unknown(isolation: Any) -> None:
+    tool = python_tools.unavailable_after_its_effect
+    spec = msgspec.structs.replace(tool.spec, isolation=isolation)
+    async with Executor(Registry([Entry(spec, tool)])) as executor:
+        result = await executor.execute(tool.spec.name)
+    assert result.error is not None
+    assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "unknown")

@@ -43,6 +43,8 @@ _NUMBER = re.compile(
     r"|(?P<float>[-+]?(?:\.[0-9]++|[0-9]++(?:\.[0-9]*+)?)(?:[eE][-+]?[0-9]++)?)"
     r"|(?P<bad>[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
+_MOST_EVENTS = 2_000_000
+"""Two microseconds each: a file of ordinary tools never has as many."""
 _BASES = {"dec": 10, "oct": 8, "hex": 16}
 _HINTS = {
     "mapping values are not allowed": "put a text that contains ': ' in quotes",
@@ -193,8 +195,11 @@ class _YamlWalk:
         for count, event in enumerate(_events(self.source), 1):
             if handler := handlers.get(type(event)):
                 handler(event)
-            if self.progress is not None and not count % 1000:
-                self.progress(event.start_mark.index, len(self.source.text))
+            if not count % 1000:
+                if count > _MOST_EVENTS:
+                    raise self._fault(event, "more than 2,000,000 values; split the file")
+                if self.progress is not None:
+                    self.progress(event.start_mark.index, len(self.source.text))
 
     def _document(self, event: Any) -> None:
         if self.started:

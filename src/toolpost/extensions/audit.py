@@ -132,9 +132,7 @@ class Audit:
                 raw = _snapshot(call.arguments)
             size = 0 if raw is None else len(raw)
             append((None, size, make, call, raw, began, monotonic(), error, result.metadata))
-            if scribe.idle:
-                scribe.nudge()
-            elif len(pending) >= scribe.brim:
+            if len(pending) >= scribe.brim:
                 await scribe.press()
             return result
 

@@ -33,8 +33,8 @@ and what it makes it of."""
 class Scribe:
     """``problem`` says why nothing can be written right now.
 
-    Who has no time to ``put`` appends to ``pending``, calls ``nudge`` if it is ``idle``, and
-    ``press`` if it is filled to the ``brim``.
+    Who has no time to ``put`` appends to ``pending``, and calls ``press`` if that is filled to the
+    ``brim``: to one while nothing is under way, then to a batch, then to the bound.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Scribe:
         tend: Callable[[Chain], Awaitable[object]] | None = None,
     ) -> None:
         self.pending: list[Entry] = []
-        self.idle, self.brim = True, BATCH
+        self.brim = 1
         self.problem: str | None = None
         self._opening, self._clock, self._tend = opening, clock, tend
         self._seconds, self._most, self._patience = seconds, most, patience
@@ -59,15 +59,13 @@ class Scribe:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def nudge(self) -> None:
-        """Something is there to be written, some time soon."""
-        self.idle = False
-        self._later(self._seconds)
-
     async def press(self) -> None:
-        """Much is there to be written: soon is now. Beyond the bound the caller waits for room; if
-        nothing can be written, what it brought is only counted.
+        """Something is there to be written: some time soon. If it is much, soon is now. Beyond the
+        bound the caller waits for room; if nothing can be written, what it brought is only counted.
         """
+        if self.brim == 1:
+            self._soon()
+            return
         self._now()
         if len(self.pending) < self._most:
             self.brim = self._most  # it is known now
@@ -85,8 +83,8 @@ class Scribe:
             self._lost += 1
             return
         self.pending.append((None, size, make, *of))
-        if self.idle:
-            self.nudge()
+        if self.brim == 1:
+            self._soon()
 
     async def commit(self, size: int, make: Callable[..., AuditRecord], *of: Any) -> bool:
         """Hand a record over, and wait until it is on the disk. ``False``: it is not."""
@@ -129,10 +127,14 @@ class Scribe:
             _log.error("the audit closes with %d records that could not be written", left)
         if self._chain is not None:
             self._chain.release()
-        self._chain, self.idle = None, True
+        self._chain, self.brim = None, 1
+
+    def _soon(self) -> None:
+        self.brim = BATCH
+        self._later(self._seconds)
 
     def _now(self) -> None:
-        self.idle = False
+        self.brim = max(self.brim, BATCH)
         self._wanted.set()
         self._begin()
 
@@ -164,7 +166,7 @@ class Scribe:
             self._fail(fault)
             return False
         self._answer(True)
-        self.idle, self.brim = not self.pending, BATCH
+        self.brim = 1
         if self._tend is not None and self._chain is not None:
             await self._tended(self._chain, self._tend)
         return True

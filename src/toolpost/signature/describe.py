@@ -464,7 +464,7 @@ def _unfit(ways: tuple[tuple[str, Way], ...], arguments: Mapping[str, Any]) -> I
             except (ValueError, TypeError, ArithmeticError) as error:
                 faults.extend(_reasons(name, error))
     text = "; ".join(f"{one['at']}: {one['problem']}" for one in faults[:10])
-    return InvalidArguments(text[:1500], details={"faults": faults[:10]})
+    return InvalidArguments(text[:1500], effects="none", details={"faults": faults[:10]})
 
 
 def _reasons(name: str, error: Exception) -> Iterator[dict[str, str]]:

@@ -308,7 +308,7 @@ class Server:
                 "retryable": error.retryable,
                 "retry_after": error.retry_after,
                 "remedy": error.remedy,
-                "effects": error.effects,
+                "effects": error.of_a_run().effects,
                 "details": plain_details(error.details),
             }
         return described

@@ -48,7 +48,9 @@ class Life:
             problems = (problems,) if isinstance(problems, str) else tuple(problems)
             if problems:
                 faults = [{"at": "", "problem": problem} for problem in problems]
-                raise InvalidArguments("; ".join(problems), details={"faults": faults})
+                raise InvalidArguments(
+                    "; ".join(problems), effects="none", details={"faults": faults}
+                )
             return await run(call)
 
         return alive

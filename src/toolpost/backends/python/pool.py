@@ -49,6 +49,8 @@ DEFAULT_ENVIRONMENT: Final[Mapping[str, str]] = {
 """What a worker sees if nothing else is said."""
 _CLOSE_LIMIT: Final = 10.0
 _LOAD_LIMIT: Final = 30.0
+_CLOSED: Final = "The worker pool is closed."
+_NO_WORKER: Final = "No worker process could be started for this tool."
 
 
 class WorkerPool:
@@ -162,7 +164,7 @@ class WorkerPool:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                waiter.set_exception(Unavailable("The worker pool is closing.", retryable=False))
+                waiter.set_exception(Unavailable(_CLOSED, retryable=False))
         for worker in list(self._workers):
             self._retire(worker)
         ends: list[asyncio.Future[Any]] = [worker.child.exited for worker in self._leaving]
@@ -192,7 +194,7 @@ class WorkerPool:
                 "is being loaded: put that under if __name__ == '__main__':"
             )
         if self._closed:
-            raise Unavailable("The worker pool is closed.", retryable=False)
+            raise Unavailable(_CLOSED, retryable=False, effects="none")
         waiter: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._fill(spare=0)
@@ -237,7 +239,7 @@ class WorkerPool:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                refusal = Unavailable("No worker process could be started for this tool.")
+                refusal = Unavailable(_NO_WORKER, effects="none")
                 refusal.__cause__ = error
                 waiter.set_exception(refusal)
                 break

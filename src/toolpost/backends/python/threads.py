@@ -34,7 +34,8 @@ class Threads:
         if self.stranded >= self._most_stranded:
             raise Unavailable(
                 f"{self.stranded} earlier calls were stopped but their threads still run. "
-                "Try again later; use isolation: process for tools that hang."
+                "Try again later; use isolation: process for tools that hang.",
+                effects="none",
             )
         try:
             await self._room.acquire()

@@ -136,7 +136,8 @@ class Worker:
         try:
             body = _encode((number, key, arguments, context, where))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidArguments("The arguments are not plain JSON data.") from error
+            text = "The arguments are not plain JSON data."
+            raise InvalidArguments(text, effects="none") from error
         if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
             return None
         self._loading = key if arguments is None else -1
@@ -437,7 +438,7 @@ def _failure(described: Any, target: Target, plan: Plan) -> CallError:
         return InvalidOutput("The tool returned something that is not plain JSON data.")
     if type(described.get("setup")) is str:
         log.error("%s cannot run: %s", name, described["setup"])
-        return Unavailable(described["setup"], retryable=False, remedy="other_tool")
+        return Unavailable(described["setup"], retryable=False, remedy="other_tool", effects="none")
     told = _call_error(described.get("call_error"))
     if told is not None and kind != "import":
         return told
