@@ -332,7 +332,9 @@ def test_the_reference_of_a_programs_own_function_names_its_file(
 
 
 @pytest.mark.req("AF-1")
-@pytest.mark.parametrize("made", [double, create_tool("t", "A tool.", len, input_schema=NUMBERS)])
+@pytest.mark.parametrize(
+    "made", [double, create_tool("t", "A tool.", lambda given: given, input_schema=NUMBERS)]
+)
 @pytest.mark.parametrize("field", ["spec", "function", "signature", "name"])
 def test_a_tool_does_not_change(made: FunctionTool, field: str) -> None:
     with pytest.raises(AttributeError):
@@ -385,6 +387,11 @@ def test_one_tool_serves_many_threads_at_once() -> None:
 
 
 # --- plain data --------------------------------------------------------------------------------
+
+
+def test_a_function_that_cannot_be_called_is_refused_when_the_tool_is_made() -> None:
+    with pytest.raises(InvalidSpec, match="parameter given takes any number of values"):
+        create_tool("t", "A tool.", lambda *given: 1, input_schema=NUMBERS)
 
 
 @pytest.mark.req("AF-1")

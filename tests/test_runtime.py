@@ -337,6 +337,46 @@ async def test_whatever_a_source_raises_its_last_good_tools_stay(
     assert "Traceback" in caplog.text
 
 
+SLOW_SOURCE = """
+import asyncio
+from toolpost import ToolSpec
+
+class Slow:
+    versions = ["first", "old", "new"]
+    go_on = None
+
+    @classmethod
+    def from_config(cls, options, base):
+        return cls()
+
+    async def load(self, tell):
+        name = Slow.versions.pop(0)
+        if name == "old":
+            await Slow.go_on.wait()
+        return [ToolSpec(name=name, description="It.")]
+
+    async def changes(self):
+        return
+        yield
+"""
+
+
+async def test_of_two_reloads_at_once_the_later_one_counts(site: Path) -> None:
+    points = {"toolpost.sources": {"slow": "rt_slow:Slow"}}
+    install(site, "rt-slow", points=points, rt_slow=SLOW_SOURCE)
+    configure('[[sources]]\nkind = "slow"\n')
+    async with Runtime.open() as tools:
+        from rt_slow import Slow  # type: ignore[import-not-found]
+
+        Slow.go_on = asyncio.Event()
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            group.create_task(tools.reload())
+            later = group.create_task(tools.reload())
+            await asyncio.wait([later], timeout=0.1)  # it waits for its turn
+            Slow.go_on.set()
+        assert names(tools) == ["new"]
+
+
 async def test_a_source_that_can_no_longer_be_watched_is_a_problem(site: Path) -> None:
     install_source(site)
     Path("blind").touch()

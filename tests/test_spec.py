@@ -178,6 +178,13 @@ def test_a_fault_is_named_with_its_place(
     assert fault.at == at
 
 
+def test_a_spec_reads_back_what_it_says_of_itself() -> None:
+    spec = ToolSpec(name="a", description="d", limits=Limits(memory=2**30), tags=("x",))
+    assert ToolSpec.from_dict(spec.to_dict()) == spec
+    with pytest.raises(InvalidSpec, match="unknown field 'nme'; did you mean 'name'"):
+        ToolSpec.from_dict({"nme": "a"})
+
+
 def test_a_missing_field_is_named_with_the_tool() -> None:
     with pytest.raises(InvalidSpec, match="tool 'a' has no description"):
         spec_from({"name": "a"})

@@ -14,7 +14,7 @@ import pytest
 from tests.backends import python_tools
 from toolpost import Injected, Registry, Tool, ToolFailed, ToolSpec, tool
 from toolpost.contracts import Health
-from toolpost.example import NoExample, example
+from toolpost.testing.example import NoExample, example
 from toolpost.schema import Schema
 from toolpost.testing import Clock, Report, Tried, check_tool, echo, sample_executor
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         validate_tool_output,
     )
     from toolpost.call import Call, Caller, Progress
+    from toolpost.config import Config
+    from toolpost.contracts import Health, Ring, Walk
     from toolpost.errors import (
         ApprovalDenied,
         ApprovalRequired,
@@ -50,7 +52,17 @@ if TYPE_CHECKING:
     )
     from toolpost.executor import Executor
     from toolpost.registry import Registry
-    from toolpost.result import Audio, Failure, Image, Metadata, Output, Resource, Result, Text
+    from toolpost.result import (
+        Audio,
+        Failure,
+        Image,
+        Metadata,
+        Output,
+        Part,
+        Resource,
+        Result,
+        Text,
+    )
     from toolpost.runtime import Runtime
     from toolpost.signature import Injected, Secret
     from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
@@ -67,12 +79,14 @@ __all__ = [
     "CallError",
     "Caller",
     "Cancelled",
+    "Config",
     "ConfigError",
     "Conflict",
     "Denied",
     "Executor",
     "Failure",
     "FunctionTool",
+    "Health",
     "Image",
     "Injected",
     "InternalError",
@@ -86,6 +100,7 @@ __all__ = [
     "NameTaken",
     "Output",
     "OutputTooLarge",
+    "Part",
     "Permissions",
     "Progress",
     "QueueFull",
@@ -95,6 +110,7 @@ __all__ = [
     "ResourceLimit",
     "Result",
     "Retry",
+    "Ring",
     "Runtime",
     "Secret",
     "SetupError",
@@ -109,6 +125,7 @@ __all__ = [
     "ToolpostError",
     "Unauthorized",
     "Unavailable",
+    "Walk",
     "create_tool",
     "tool",
     "validate_tool_input",
@@ -117,6 +134,8 @@ __all__ = [
 
 _HOMES: Final = {
     "toolpost.call": "Call Caller Progress",
+    "toolpost.config": "Config",
+    "toolpost.contracts": "Health Ring Walk",
     "toolpost.errors": (
         "ApprovalDenied ApprovalRequired BudgetExceeded CallError Cancelled ConfigError "
         "Conflict Denied InternalError InvalidArguments InvalidOutput InvalidSchema "
@@ -126,7 +145,7 @@ _HOMES: Final = {
     ),
     "toolpost.executor": "Executor",
     "toolpost.registry": "Registry",
-    "toolpost.result": "Audio Failure Image Metadata Output Resource Result Text",
+    "toolpost.result": "Audio Failure Image Metadata Output Part Resource Result Text",
     "toolpost.runtime": "Runtime",
     "toolpost.signature": "Injected Secret",
     "toolpost.spec": "Cache Limits Permissions Retry ToolSpec",

@@ -143,6 +143,7 @@ def create_tool(
         "binding": _reference(function),
     }
     spec = verified(spec_from(fields))
+    describe(function)  # what it asks for beside the arguments has to be something we can give
     return FunctionTool(function, spec_from(spec.to_dict()), None)
 
 

@@ -237,6 +237,13 @@ class Gauged(Protocol):
 
 
 @runtime_checkable
+class Opens(Protocol):
+    """Anything that has to be made ready before the first call."""
+
+    async def open(self) -> None: ...
+
+
+@runtime_checkable
 class Closes(Protocol):
     """Anything that holds something open."""
 

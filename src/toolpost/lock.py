@@ -187,6 +187,19 @@ def changes(one: Difference) -> list[Change]:
     return found
 
 
+def hides(one: Difference) -> bool:
+    """Whether the binding changed where its difference does not show it: in what looks like a
+    secret. The digest tells, because the public part that it covers as well is known.
+    """
+    if one.pinned is None or one.spec is None:
+        return False
+    now = one.spec.to_dict().get("binding", {})
+    then = one.pinned.spec.public() | ({"binding": now} if now else {})
+    return digest(then) != one.pinned.digest and (
+        redact(now) != now or redact(now) == one.pinned.binding
+    )
+
+
 def _changes(before: Any, after: Any, at: tuple[str, ...] = ()) -> Iterator[Change]:
     if before is UNSET and isinstance(after, dict) and after:
         before = {}

@@ -20,6 +20,7 @@ from toolpost.contracts import (
     Backend,
     Closes,
     Extension,
+    Opens,
     Ring,
     Source,
     Store,
@@ -110,6 +111,9 @@ class Runtime:
         """Load every source; the first that cannot be loaded stops it with its reason."""
         await asyncio.to_thread(self.pins.read)
         await self.store.open()
+        for extension in (*self.executor.observers, *self.executor.guards):
+            if isinstance(extension, Opens):
+                await extension.open()
         for source in self._sources:
             await self._load(source, tell)
         if self.config.settings.watch:

@@ -171,8 +171,13 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
         return self.timeout or KIND_TIMEOUTS.get(self.kind, DEFAULT_TIMEOUT)
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as plain data, defaults left out; ``spec_from`` reads it back."""
+        """The spec as plain data, defaults left out; ``from_dict`` reads it back."""
         return _said(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolSpec:
+        """A spec from plain data, as a file has it; a fault is an ``InvalidSpec``."""
+        return spec_from(data)
 
     def public(self) -> dict[str, Any]:
         """What a planner sees: everything but the binding."""

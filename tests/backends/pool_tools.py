@@ -323,6 +323,12 @@ def answers_after_events(count: int) -> None:
     os._exit(0)
 
 
+def logs_by_hand(count: int) -> None:
+    """Log more than the worker's own side would pass on."""
+    event = json.dumps([2, "event", {"type": "log", "level": "info", "text": "x"}]).encode()
+    _wire().sendall((len(event).to_bytes(4, "big") + event) * count)
+
+
 def squares(method: str) -> list[int]:
     with multiprocessing.get_context(method).Pool(2) as pool:
         return pool.map(_square, [1, 2, 3])

@@ -14,6 +14,13 @@ from typing import Annotated, Any
 from toolpost import Call, Image, Injected, Output, Secret, Text, ToolFailed, Unavailable, tool
 
 MODULE_DOC = __doc__
+LOADED = os.urandom(8).hex()
+"""Another one in each process."""
+
+
+def loaded() -> str:
+    """Tell the processes apart: alone in a pid namespace, all have one number."""
+    return LOADED
 
 
 def plain_add(a: int, b: int = 2) -> int:

@@ -201,6 +201,13 @@ async def test_a_flood_of_prints_and_records_is_cut_and_the_tool_goes_on(pool: W
     assert len([event for event in events if "logger" in event]) <= 1000
 
 
+async def test_records_that_a_worker_forges_are_cut_as_well() -> None:
+    async with make_pool() as pool:
+        events = Events()
+        await pool.run(tool("logs_by_hand"), {"count": 3_000}, on_event=events)
+    assert len(events) == 1_000
+
+
 async def test_partial_output_without_end_is_too_large() -> None:
     async with make_pool(max_output=1_000_000) as pool:
         with pytest.raises(OutputTooLarge):

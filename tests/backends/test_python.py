@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import msgspec
 import pytest
 
 from tests.backends import python_tools
@@ -24,6 +25,7 @@ from toolpost import (
     Executor,
     Image,
     Injected,
+    Limits,
     Progress,
     Registry,
     Secret,
@@ -755,3 +757,37 @@ async def test_an_error_that_does_not_speak_of_effects_leaves_them_unknown(isola
         result = await executor.execute(tool.spec.name)
     assert result.error is not None
     assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "unknown")
+
+
+async def test_tools_of_different_limits_do_not_share_a_worker() -> None:
+    def probe(name: str, **limits: Any) -> ToolSpec:
+        return msgspec.structs.replace(
+            reference("loaded", isolation="process"), name=name, limits=Limits(**limits)
+        )
+
+    memory, output = 2**30, 2**20
+    specs = [probe("a"), probe("b"), probe("c", memory=memory), probe("d", output=output)]
+    settings = {"python": {"workers": 1}}
+    async with Executor(Registry(specs), settings=settings) as executor:
+        found = [(await executor.execute(spec.name)).output for spec in specs]
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+async def test_calls_at_once_initialize_a_tool_once() -> None:
+    begun: list[str] = []
+
+    class Slow(Tool, name="slow"):
+        """Take a while to get ready."""
+
+        async def initialize(self) -> None:
+            begun.append("initialize")
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        async def run(self) -> int:
+            return len(begun)
+
+    async with Executor(Registry([Slow])) as executor:
+        results = await asyncio.gather(*(executor.execute("slow") for _ in range(5)))
+    assert [result.output for result in results] == [1] * 5

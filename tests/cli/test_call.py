@@ -65,6 +65,12 @@ def test_integers_are_exact(project: Path) -> None:
     assert toolpost("call", "add", f"a={big}", "b=0", cwd=project).stdout == f"{big}\n"
 
 
+def test_an_integer_without_end_is_named_as_one(project: Path) -> None:
+    done = toolpost("call", "add", f"a={'9' * 5_000}", cwd=project)
+    assert done.returncode == 2
+    assert "a:1:1: an integer of more than 640 digits" in done.stderr
+
+
 def test_repeated_words_make_an_array(project: Path) -> None:
     done = toolpost("call", "join", "words=1", "words=two", "separator=-", cwd=project)
     assert done.stdout == "1-two\n"

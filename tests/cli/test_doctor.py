@@ -53,6 +53,20 @@ def test_every_tool_that_cannot_run_is_named_with_the_reason(project: Path) -> N
     assert "No module named 'nowhere'" in faults["tool not_imported"]
 
 
+@pytest.mark.parametrize(
+    ("function", "ready"), [("f", None), ("add", "1 tool ready to be called")]
+)
+def test_only_tools_that_can_be_called_are_counted(
+    project: Path, function: str, ready: str | None
+) -> None:
+    binding = f"{{module: tools_of_the_test, function: {function}}}"
+    spec = f"- {{name: a, description: D., binding: {binding}}}"
+    (project / "tools.yaml").write_text(spec, encoding="utf-8")
+    found = {one["check"]: one["found"] for one in json_of("doctor", cwd=project)}
+    assert found["sources"] == "1 loaded, 1 tool"
+    assert found.get("tools") == ready
+
+
 def test_every_source_that_cannot_be_loaded_is_named(project: Path) -> None:
     with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
         for name in ("a", "b"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.program import json_of, toolpost
+from toolpost.cli.init import FILES as WRITTEN
 
 FILES = {"toolpost.toml", "tools.yaml", "my_tools.py"}
 
@@ -19,6 +20,10 @@ def test_a_new_project_works_at_once(tmp_path: Path) -> None:
     assert toolpost("call", "add", "a=1", "b=2", cwd=folder).stdout == "3\n"
     assert toolpost("call", "greet", "name=42", cwd=folder).stdout == "Hello, 42!\n"
     assert toolpost("call", "count_down", "start=1", cwd=folder).stdout == "Lift-off.\n"
+
+
+def test_what_is_written_fits_into_eighty_columns() -> None:
+    assert max(len(line) for text in WRITTEN.values() for line in text.splitlines()) <= 80
 
 
 def test_a_file_that_is_there_is_named_and_nothing_is_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_no_tools_is_no_error_and_says_what_to_do(tmp_path: Path) -> None:
     done = toolpost("list", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     assert "toolpost init" in done.stderr
+
+
+def test_thousands_of_tools_are_printed_line_by_line(project: Path) -> None:
+    many = [
+        {"name": f"t{number:04}", "description": "Do\x1b[31m it.", "category": "many"}
+        for number in range(2_001)
+    ]
+    (project / "tools.yaml").write_text(json.dumps(many), encoding="utf-8")
+    lines = toolpost("list", cwd=project).stdout.splitlines()
+    assert lines[0] == "many"
+    assert lines[1] == "  t0000  python  1 standard  once  Do\\x1b[31m it."
+    assert lines[-2].startswith("  t2000  ")
+    assert lines[-1].rstrip() == "2001 tools"
 
 
 def test_text_of_a_spec_is_neither_obeyed_nor_markup(project: Path) -> None:

@@ -506,3 +506,56 @@ async def test_attack_names_that_are_no_text_do_not_stop_the_audit(tmp_path: Pat
             )
         assert alarmed(tools) is None
     assert [c.code for c in await book.calls()] == ["NOT_FOUND"] + ["VALIDATION_ERROR"] * 2
+
+
+async def test_a_call_that_cannot_be_told_does_not_stop_the_audit(tmp_path: Path) -> None:
+    book = Book()
+
+    class Untold:
+        def __str__(self) -> str:
+            raise TypeError
+
+    async def rude(call: Call, call_next: Walk) -> Result:
+        call.trail.append(5)  # type: ignore[arg-type]
+        if call.tool == "send":
+            call.trail.append(Untold())  # type: ignore[arg-type]
+        return await call_next(call)
+
+    async with audited(tmp_path, book, guards=[rude]) as tools:
+        assert (await tools.execute("look", {"text": "x"})).success
+        assert (await tools.execute("send", {"to": "ann"})).success
+        assert alarmed(tools) is None
+    notes = [r.note for r in await book.records() if r.kind == "lost"]
+    assert notes == ["a call that cannot be told: TypeError"]
+    (call, _) = sorted(await book.calls(), key=lambda c: c.asked.tool)
+    assert call.ended is not None
+    assert call.ended.trail == ["audit", "rude", "5"]
+
+
+async def test_old_records_that_cannot_be_dropped_are_an_alarm_and_not_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sticky(Book):
+        async def prune(self, writer: str, *, before: int) -> None:
+            raise OSError(5, "Input/output error")
+
+    book, clock = Sticky(), Clock(1e9)
+    async with audited(tmp_path, book, clock=clock, keep_days=1, checkpoint=2) as tools:
+        for _ in range(3):
+            assert (await tools.execute("send", {"to": "ann"})).success
+            clock.advance(86_400 * 2)
+        assert alarmed(tools) is None
+    assert "cannot be dropped" in caplog.text
+
+
+async def test_a_disk_that_is_full_at_the_very_end_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    book = Book()
+    async with audited(tmp_path, book, seconds=0) as tools:
+        await tools.execute("send", {"to": "ann"})
+        async with asyncio.timeout(10):
+            while [c for c in await book.calls() if c.ended is None]:
+                await asyncio.sleep(0)
+        book.full = True
+    assert "closes with 1 records" in caplog.text

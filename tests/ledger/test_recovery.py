@@ -7,14 +7,20 @@ import logging
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.ledger.houses import audited, house, records, tamper, verified
+from toolpost.clock import SystemClock
+from toolpost.contracts import Line
 from toolpost.ledger.anchor import anchors, is_held
-from toolpost.ledger.opening import FOLDER
+from toolpost.ledger.opening import FOLDER, open_chain
+from toolpost.ledger.record import AuditRecord, decode, encode
+from toolpost.ledger.writing import Chain
+from toolpost.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 CHILD = (sys.executable, "-m", "tests.ledger.children")
@@ -130,3 +136,108 @@ async def test_attack_killed_inside_a_write_two_hundred_times_the_chain_is_whole
     sent = [c for c in await audited(tmp_path) if c.asked.tool == "send"]
     assert len(sent) >= sum(finished) > 200  # no call ran without its record
     assert {c.code for c in sent} == {"OK", "UNKNOWN"}
+
+
+class Shaky(MemoryStore):
+    """A journal that is kept, and whose disk may be full or gone."""
+
+    volatile = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = self.gone = False
+
+    async def append(self, lines: Sequence[Line]) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        await super().append(lines)
+
+    async def head(self, writer: str) -> Line | None:
+        if self.gone:
+            raise OSError(5, "Input/output error")
+        return await super().head(writer)
+
+
+def record(kind: str, call_id: str = "") -> AuditRecord:
+    return msgspec.convert({"kind": kind, "time": 1.0, "call_id": call_id}, AuditRecord)
+
+
+async def test_a_start_that_fails_leaves_no_chain_taken(tmp_path: Path) -> None:
+    store = Shaky()
+    store.full = True
+    with pytest.raises(OSError, match="No space"):
+        await open_chain(tmp_path, store, SystemClock())
+    store.full = False
+    (await open_chain(tmp_path, store, SystemClock())).release()
+    store.gone = True
+    with pytest.raises(OSError, match="Input/output"):
+        await open_chain(tmp_path, store, SystemClock())
+    store.gone = False
+    (await open_chain(tmp_path, store, SystemClock())).release()
+    assert len(anchors(tmp_path)) == 1
+
+
+async def test_a_fault_while_another_chain_is_tended_leaves_no_chain_taken(tmp_path: Path) -> None:
+    store = Shaky()
+    both = [await open_chain(tmp_path, store, SystemClock()) for _ in range(2)]
+    for chain in both:
+        chain.release()
+
+    async def fails(chain: Chain) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        await open_chain(tmp_path, store, SystemClock(), tend=fails)
+    again = [await open_chain(tmp_path, store, SystemClock()) for _ in range(2)]
+    assert {c.anchor.writer for c in again} == {c.anchor.writer for c in both}
+
+
+async def test_a_file_that_was_made_and_never_written_is_used(tmp_path: Path) -> None:
+    (tmp_path / "chain-000.json").touch(mode=0o600)
+    chain = await open_chain(tmp_path, Shaky(), SystemClock())
+    chain.release()
+    assert list(anchors(tmp_path)) == ["chain-000.json"]
+
+
+@pytest.mark.parametrize("marks", [3, 1000])
+async def test_a_writer_that_died_before_its_anchor_followed_is_taken_up_where_it_was(
+    tmp_path: Path, marks: int
+) -> None:
+    store = Shaky()
+    chain = await open_chain(tmp_path, store, SystemClock(), every=marks)
+    old = (tmp_path / "chain-000.json").read_bytes()
+    for i in range(20):
+        chain.add([record("intent", str(i)), record("outcome", str(i) if i != 13 else "")])
+        await chain.write()
+        if i == 12:
+            old = (tmp_path / "chain-000.json").read_bytes()
+    chain.release()
+    (tmp_path / "chain-000.json").write_bytes(old)
+    again = await open_chain(tmp_path, store, SystemClock(), every=marks)
+    assert again.anchor.writer == chain.anchor.writer
+    codes = [r.code for line in await store.read() if (r := decode(line.body)) and r.code]
+    assert codes == ["UNKNOWN"]
+    again.release()
+
+
+async def test_what_stands_behind_the_anchor_and_does_not_follow_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    store = Shaky()
+    chain = await open_chain(tmp_path, store, SystemClock())
+    await store.append([Line(chain.anchor.writer, 2, encode(record("call")))])
+    chain.release()
+    again = await open_chain(tmp_path, store, SystemClock())
+    assert again.anchor.writer != chain.anchor.writer
+
+
+async def test_an_anchor_that_cannot_be_written_is_an_alarm_and_not_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain = await open_chain(tmp_path, Shaky(), SystemClock())
+    chain.release()
+    for _ in range(2):
+        chain.add([record("call")])
+        await chain.write()
+    assert caplog.text.count("cannot be written") == 1
+    assert chain.anchor.number == 3

@@ -66,7 +66,8 @@ def _value(
     try:
         return parse(text, format="json", name=key).data
     except SourceError as fault:
-        if text.lstrip()[:1] in ("{", "["):  # meant as JSON: its own fault says more
+        meant = text.strip()
+        if meant[:1] in ("{", "[") or meant.lstrip("-").isdecimal():  # its own fault says more
             raise click.UsageError(f"{fault}") from None
         return text
 

@@ -219,6 +219,7 @@ def verify_(asked: Asked, *, file: Path | None, against: Path | None, as_json: b
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file to write."
 )
+@click.option("--json", "form", flag_value="jsonl", help="The same as --format jsonl.")
 @pass_asked
 def export(
     asked: Asked,

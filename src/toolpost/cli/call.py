@@ -59,7 +59,10 @@ class Wanted:
     help="Give up after so many seconds, even if the tool may take longer.",
 )
 @click.option("--session", metavar="ID", help="The session that the call belongs to.")
-@click.option("--key", help="An idempotency key: the same call with the same key runs once.")
+@click.option(
+    "--key",
+    help="An idempotency key: where the guard once is in force, the same call with it runs once.",
+)
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),

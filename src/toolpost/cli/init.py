@@ -24,8 +24,9 @@ paths = ["tools.yaml"]
 
 _SPECS: Final = """\
 # Tools, described as data. `toolpost list` shows them.
-# The functions are in my_tools.py, beside this file; each call runs in a process of its own,
-# which is killed with everything it started when the time limit is over.
+# The functions are in my_tools.py, beside this file. They run in a worker process
+# that is kept warm between calls, and killed with everything it started when a
+# call's time limit is over.
 
 tools:
   - name: add
@@ -69,7 +70,12 @@ tools:
     input_schema:
       type: object
       properties:
-        start: {type: integer, minimum: 1, maximum: 50, default: 5, description: Where to begin.}
+        start:
+          type: integer
+          minimum: 1
+          maximum: 50
+          default: 5
+          description: Where to begin.
       additionalProperties: false
     output_schema: {type: string}
     binding: {module: my_tools, function: count_down}

@@ -6,15 +6,21 @@ Above: ``main.py``. Below: ``opening.py``. Only what the caller may know of is l
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from toolpost.cli.opening import opened, run
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.terminal import console, err, one_line, plain, print_json, row, table
+from toolpost.cli.terminal import console, err, one_line, out, plain, print_json, row, table
 from toolpost.lock import QUARANTINED
 from toolpost.spec import TIERS, ToolSpec
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_MANY: Final = 2000
+"""More tools than this are printed line by line: to fit a table takes half a millisecond each."""
 
 
 @click.command("list")
@@ -63,21 +69,37 @@ def _data(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _print(asked: Asked, specs: list[ToolSpec]) -> None:
-    listing = table("name", "kind", "tier", "effects", "description", wide=["description"])
     ordered = sorted(specs, key=lambda s: (s.category, s.name))
+    screen = console(asked)
+    if len(specs) > _MANY:
+        _print_plainly(ordered)
+    else:
+        screen.print(_listing(ordered))
+    screen.print(plain(f"{len(specs)} tool{'s' if len(specs) != 1 else ''}", "dim"))
+
+
+def _listing(ordered: list[ToolSpec]) -> Table:
+    listing = table("name", "kind", "tier", "effects", "description", wide=["description"])
     for category, group in groupby(ordered, key=lambda s: s.category):
         listing.add_row(plain(category, "bold cyan"))
         for spec in group:
-            tier = f"{spec.tier} {TIERS[spec.tier].lower()}"
+            name, *cells = _cells(spec)
             row(
                 listing,
-                f"  {spec.name}",
-                spec.kind,
-                tier,
-                spec.effects,
-                one_line(spec.description),
+                f"  {name}",
+                *cells,
                 style="red" if spec.kind == QUARANTINED else None,
             )
-    screen = console(asked)
-    screen.print(listing)
-    screen.print(plain(f"{len(specs)} tool{'s' if len(specs) != 1 else ''}", "dim"))
+    return listing
+
+
+def _print_plainly(ordered: list[ToolSpec]) -> None:
+    for category, group in groupby(ordered, key=lambda s: s.category):
+        out(one_line(category))
+        for spec in group:
+            out("  " + "  ".join(_cells(spec)))
+
+
+def _cells(spec: ToolSpec) -> tuple[str, ...]:
+    tier = f"{spec.tier} {TIERS[spec.tier].lower()}"
+    return spec.name, one_line(spec.kind), tier, spec.effects, one_line(spec.description)

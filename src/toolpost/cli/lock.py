@@ -20,7 +20,7 @@ from msgspec import UNSET
 
 from toolpost.cli.opening import once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.terminal import console, err, json_text, out, plain, print_json, safe
+from toolpost.cli.terminal import console, err, json_text, out, plain, print_json
 from toolpost.config import find
 from toolpost.lock import (
     Change,
@@ -31,6 +31,7 @@ from toolpost.lock import (
     accepted,
     changes,
     differences,
+    hides,
     pin,
     write_lock,
 )
@@ -216,12 +217,16 @@ def _lines(one: Difference) -> Iterator[tuple[str, str]]:
     """The difference of one tool, line by line with its mark; a line without a mark is a path."""
     if one.what == "gone":
         return
-    listed = changes(one)
-    for each in listed:
-        yield "@", ".".join(each.at)
+    for each in changes(one):
+        yield "@", ".".join(map(_step, each.at))
         yield from _sides(each)
-    if not listed:
-        yield "@", "binding: something in it that is kept out of the lock, as secrets are"
+    if hides(one):
+        yield "@", "binding: it has changed, and what looks like a secret in it is not shown"
+
+
+def _step(key: str) -> str:
+    """A key of a stranger's schema may be any text, even one that looks like a line of ours."""
+    return key if key.isidentifier() else json_text(key, indent=None)
 
 
 def _sides(each: Change) -> Iterator[tuple[str, str]]:
@@ -231,8 +236,7 @@ def _sides(each: Change) -> Iterator[tuple[str, str]]:
             if not line.startswith("@@"):
                 yield line[0], line[1:]
         return
-    if each.before is not UNSET or before:
-        yield from (("-", line) for line in before)
+    yield from (("-", line) for line in before)
     yield from (("+", line) for line in after)
 
 
@@ -243,4 +247,4 @@ def _shown(value: Any, at: tuple[str, ...]) -> list[str]:
         return [] if default is None else [f"{json_text(default)} (the default)"]
     if isinstance(value, str) and value:
         return [json_text(line, indent=None) for line in value.splitlines(keepends=True)]
-    return [safe(json_text(value, indent=None))]
+    return [json_text(value, indent=None)]

@@ -27,19 +27,17 @@ def read(
     path: str | os.PathLike[str],
     *,
     format: Format | None = None,  # noqa: A002 - the word of the suffixes and of parse()
-    follow: bool = True,
     progress: Progress | None = None,
 ) -> Document:
     """The document in a file, in the format its suffix names unless one is given.
 
-    Only a regular file is read. ``follow=False`` also refuses a path that is a symbolic link, for
-    files that were found rather than named.
+    Only a regular file is read, be it by a symbolic link.
     """
     name = os.fspath(path)
     known = format or _FORMATS.get(Path(name).suffix.lower())
     if known is None:
         raise SourceError(f"{name}: unknown format; name it {', '.join(_FORMATS)}")
-    text = _decode(_bytes(name, follow=follow), name)
+    text = _decode(_bytes(name), name)
     return parse(text, format=known, name=name, progress=progress)
 
 
@@ -61,13 +59,11 @@ def parse(
     return document
 
 
-def _bytes(name: str, *, follow: bool) -> bytes:
+def _bytes(name: str) -> bytes:
     # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-    if not follow:
-        flags |= getattr(os, "O_NOFOLLOW", 0)
     try:
-        _check_regular(name, Path(name).stat(follow_symlinks=follow))  # opening has effects
+        _check_regular(name, Path(name).stat())  # opening has effects
         with os.fdopen(os.open(name, flags), "rb") as file:
             _check_regular(name, os.fstat(file.fileno()))  # it may be another one by now
             content = file.read(MAX_BYTES + 1)
@@ -81,8 +77,6 @@ def _bytes(name: str, *, follow: bool) -> bytes:
 
 
 def _check_regular(name: str, found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
-        raise SourceError(f"{name}: a symbolic link; put the file itself here")
     if not stat.S_ISREG(found.st_mode):
         raise SourceError(f"{name}: not a regular file; name a file")
     if found.st_size > MAX_BYTES:

@@ -274,7 +274,7 @@ class _Tool:
             "code": OK,
             "outcome": "none" if self.spec.effects == "read" else "done",
             "duration_ms": round((ended - began) * 1000, 3),
-            "trail": [_harmless(step) if ": " in step else step for step in steps],
+            "trail": [_step(step) for step in steps],
             "attempts": 1 if about is None else about.attempts,
             "cached": about is not None and about.cached,
         }
@@ -377,6 +377,13 @@ def _shortened(value: Any, most: int) -> Any:
     if isinstance(value, list):
         return [_shortened(one, most) for one in value]
     return value
+
+
+def _step(step: Any) -> str:
+    """A ring's name as it is; what a ring said, which may be anything, made harmless."""
+    if type(step) is str and ": " not in step:
+        return step
+    return _cut(_harmless(str(step)[: _SHOWN + _MARGIN]))
 
 
 def _harmless(text: str) -> str:

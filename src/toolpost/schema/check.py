@@ -40,23 +40,21 @@ _PLAIN_DEFAULT: Final = frozenset(("type", "default", "description", "title", "e
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
-def verify(schema: Mapping[str, Any] | bool, *, trusted: bool = False) -> None:
+def verify(schema: Mapping[str, Any] | bool) -> None:
     """Raise :class:`InvalidSchema`, with place and remedy, unless values can be checked by it.
 
-    What it may cost is judged before anything is compiled; a ``trusted`` schema, one that this
-    program wrote itself, is spared that.
+    What it may cost is judged before anything is compiled.
     """
     if type(schema) is dict and is_ordinary(schema):
         return
     tree = Tree(_as_dict(schema))
-    cost = Cost((1,), {}) if trusted else judge_cost(tree)
-    _compile(tree, cost)
+    _compile(tree, judge_cost(tree))
     _verify_defaults(tree)
 
 
-def verify_input(schema: Mapping[str, Any] | bool, *, trusted: bool = False) -> None:
+def verify_input(schema: Mapping[str, Any] | bool) -> None:
     """:func:`verify` for the arguments of a tool, which are always an object."""
-    verify(schema, trusted=trusted)
+    verify(schema)
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     if kind != "object" and not (
         kind is None and isinstance(schema, Mapping) and "properties" in schema
@@ -145,7 +143,7 @@ class Schema:
         faults = self.faults(value)
         if not faults:
             return error(otherwise)
-        text = message(faults, more=False)
+        text = message(faults)
         return error(text, details={"faults": [one.data() for one in faults[:MAX_FAULTS]]})
 
     def _over(self, nodes: int, levels: int) -> bool:

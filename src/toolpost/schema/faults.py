@@ -85,8 +85,8 @@ class Fault:
         return text
 
 
-def message(faults: list[Fault], *, more: bool) -> str:
-    """All faults in one bounded text; ``more`` says that there are others beyond these."""
+def message(faults: list[Fault]) -> str:
+    """All faults in one bounded text."""
     shown = faults[:MAX_FAULTS]
     missing = [fault.missing for fault in shown if fault.missing is not None]
     parts = []
@@ -96,11 +96,7 @@ def message(faults: list[Fault], *, more: bool) -> str:
     parts.extend(fault.text() for fault in shown if fault.missing is None)
     text = "; ".join(parts)
     rest = len(faults) - len(shown)
-    if rest or more:
-        number = f"{rest} more" if rest and not more else "more"
-        tail = f" (and {number} faults)" if rest != 1 or more else " (and 1 more fault)"
-    else:
-        tail = ""
+    tail = f" (and {rest} more fault{'s' if rest > 1 else ''})" if rest else ""
     if len(text) + len(tail) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - len(tail) - 1] + "…"
     return text + tail

@@ -22,8 +22,6 @@ from toolpost.signature.annotation import Form, NoJsonForm, Way, apply, form, op
 from toolpost.signature.docstring import read
 from toolpost.signature.inject import Inject, Injected, Secret
 
-__all__ = ["Inject", "Injected", "Secret", "Signature", "describe"]
-
 _EMPTY: Final = inspect.Parameter.empty
 _STREAMS: Final = frozenset(
     (abc.AsyncIterator, abc.AsyncGenerator, abc.Iterator, abc.Generator, abc.AsyncIterable)

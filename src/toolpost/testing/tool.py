@@ -13,7 +13,7 @@ from toolpost.call import Call
 from toolpost.contracts import Backend, Walk
 from toolpost.deadline import GRACE
 from toolpost.errors import InvalidArguments, InvalidSpec
-from toolpost.example import NoExample, example
+from toolpost.testing.example import NoExample, example
 from toolpost.executor import Executor
 from toolpost.registry import Entry, Item, Registry, as_entry
 from toolpost.result import Result
