@@ -192,8 +192,8 @@ def test_a_source_that_is_not_pinned_yet_is_a_difference_even_if_it_is_empty(pin
 
 
 def test_a_broken_lock_stops_every_command_with_its_place(pinned: Path) -> None:
-    (pinned / "tools.lock").write_text('{\n  "version": 1,\n}\n', encoding="utf-8")
+    (pinned / "tools.lock").write_text('{\n  "version" 1\n}\n', encoding="utf-8")
     for words in (("list",), ("lock",), ("lock", "--accept"), ("call", "add", "a=1")):
         done = toolpost(*words, cwd=pinned)
         assert (done.returncode, done.stdout) == (78, ""), words
-        assert "tools.lock:3:1" in done.stderr and len(done.stderr.splitlines()) == 1
+        assert "tools.lock:2:13" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -32,6 +32,7 @@ from toolpost.errors import (
     ResourceLimit,
     Unavailable,
 )
+from toolpost.plain import measure
 from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
 from toolpost.result import Output, foreign_error
 
@@ -42,6 +43,7 @@ log: Final = logging.getLogger("toolpost.tools")
 
 _MAIN: Final = str(Path(__file__).with_name("child.py"))
 _CHUNK: Final = 16 * 1024
+_MAX_DEPTH: Final = 200
 _ENVELOPE: Final = 128 * 1024
 """What a frame may hold beside the output itself: an error's traceback, above all."""
 _LOG_EVENTS: Final = 1000
@@ -401,8 +403,15 @@ async def start_worker(plan: Plan) -> Worker:
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
-"""Strict, exact in integers, and bounded in depth by itself."""
+_parse = msgspec.json.Decoder().decode
+
+
+def _decode(body: bytes) -> Any:
+    """Strict and exact in integers; how deep the parser goes is not the same everywhere."""
+    frame = _parse(body)
+    if body.count(b"[") + body.count(b"{") > _MAX_DEPTH:
+        measure(frame, levels=_MAX_DEPTH)
+    return frame
 
 
 def _settle(future: asyncio.Future[None]) -> None:
