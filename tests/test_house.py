@@ -69,7 +69,9 @@ def test_the_generated_pages_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("statement", ["from toolpost import Executor, Registry, tool", "import toolpost.cli.main"])
+@pytest.mark.parametrize(
+    "statement", ["from toolpost import Executor, Registry, tool", "import toolpost.cli.main"]
+)
 def test_importing_the_package_loads_nothing_heavy(statement: str) -> None:
     heavy = {"pydantic", "yaml", "rich", "jsonschema_rs", "docstring_parser", "uvloop"}
     program = f"{statement}\nimport sys\nprint(*({heavy!r} & sys.modules.keys()))"

@@ -138,6 +138,9 @@ async def test_what_a_program_provides_reaches_its_tools() -> None:
             "toolpost.toml:3:10: backend python has no setting 'workrs'; did you mean 'workers'?",
         ),
         ('[backends.python]\nworkers = "x"\n', "toolpost.toml:3:11: backend python workers: "),
+        ("[backends.python]\nworkers = 0\n", "3:11: backend python workers: expected `int` >= 1"),
+        ("[backends.python]\nthreads = -5\n", "3:11: backend python threads: expected `int` >= 1"),
+        ("[backends.python]\nrecycle_after = 0\n", "3:17: backend python recycle_after: "),
         ("[backends.nope]\nsize = 1\n", "toolpost.toml:3:8: no kind of tool 'nope' is installed"),
     ],
 )

@@ -14,9 +14,9 @@ import pytest
 from tests.backends import python_tools
 from toolpost import Injected, Registry, Tool, ToolFailed, ToolSpec, tool
 from toolpost.contracts import Health
-from toolpost.testing.example import NoExample, example
 from toolpost.schema import Schema
 from toolpost.testing import Clock, Report, Tried, check_tool, echo, sample_executor
+from toolpost.testing.example import NoExample, example
 
 pytestmark = pytest.mark.anyio
 FENCE = 20

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import msgspec
 import pytest
 
 from tests.backends import python_tools
@@ -791,3 +790,20 @@ async def test_calls_at_once_initialize_a_tool_once() -> None:
     async with Executor(Registry([Slow])) as executor:
         results = await asyncio.gather(*(executor.execute("slow") for _ in range(5)))
     assert [result.output for result in results] == [1] * 5
+
+
+async def test_metadata_that_cannot_go_to_another_process_is_named_as_such() -> None:
+    async with Executor(Registry([python_tools.reports])) as executor:
+        result = await executor.execute("reports", metadata={"live": object()})
+    assert result.error is not None
+    assert result.error.code == "VALIDATION_ERROR"
+    assert "metadata of this call is not plain JSON" in result.error.message
+
+
+async def test_a_secret_that_is_missing_in_a_worker_is_named_in_the_log_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("TOOLPOST_TEST_SECRET", raising=False)
+    error = await outcome(python_tools.knows)
+    assert error.message == "This tool is not set up to run here. Use another tool."
+    assert "TOOLPOST_TEST_SECRET is not set" in caplog.text

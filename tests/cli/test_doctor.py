@@ -53,9 +53,7 @@ def test_every_tool_that_cannot_run_is_named_with_the_reason(project: Path) -> N
     assert "No module named 'nowhere'" in faults["tool not_imported"]
 
 
-@pytest.mark.parametrize(
-    ("function", "ready"), [("f", None), ("add", "1 tool ready to be called")]
-)
+@pytest.mark.parametrize(("function", "ready"), [("f", None), ("add", "1 tool ready to be called")])
 def test_only_tools_that_can_be_called_are_counted(
     project: Path, function: str, ready: str | None
 ) -> None:

@@ -24,17 +24,17 @@ paths = ["tools.yaml"]
 
 _SPECS: Final = """\
 # Tools, described as data. `toolpost list` shows them.
-# The functions are in my_tools.py, beside this file. They run in a worker process
-# that is kept warm between calls, and killed with everything it started when a
-# call's time limit is over.
+# The functions are in my_tools.py, beside this file. They run in a worker
+# process that is kept warm between calls, and killed with everything it started
+# when a call's time limit is over.
 
 tools:
   - name: add
     description: Add two numbers.
     category: other
-    tier: 0            # 0 safe, 1 standard, 2 elevated, 3 restricted, 4 dangerous
-    effects: read      # read, idempotent or once: decides what may be repeated
-    timeout: 5         # seconds
+    tier: 0        # 0 safe, 1 standard, 2 elevated, 3 restricted, 4 dangerous
+    effects: read  # read, idempotent or once: decides what may be repeated
+    timeout: 5     # seconds
     input_schema:
       type: object
       properties:
@@ -62,7 +62,7 @@ tools:
     binding: {module: my_tools, function: greet}
 
   - name: count_down
-    description: Count down to zero, one number a second. Press Ctrl-C to stop it.
+    description: Count down to zero, one number a second. Ctrl-C stops it.
     category: task
     tier: 0
     effects: read
@@ -98,7 +98,7 @@ def greet(name: str, greeting: str) -> str:
 
 
 def count_down(start: int, call: Call) -> str:
-    """A parameter of the type Call is not in the schema: toolpost passes it in."""
+    """A parameter of type Call is not in the schema: toolpost passes it in."""
     for done in range(start):
         call.progress(done, start, f"{start - done} left")
         time.sleep(1)

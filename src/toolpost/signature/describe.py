@@ -20,7 +20,7 @@ from toolpost.errors import InvalidArguments, InvalidSpec
 from toolpost.plain import is_simple, json_name, measure
 from toolpost.signature.annotation import Form, NoJsonForm, Way, apply, form, optional, whole
 from toolpost.signature.docstring import read
-from toolpost.signature.inject import Inject, Injected, Secret
+from toolpost.signature.inject import Inject, Secret
 
 _EMPTY: Final = inspect.Parameter.empty
 _STREAMS: Final = frozenset(

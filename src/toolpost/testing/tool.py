@@ -13,12 +13,12 @@ from toolpost.call import Call
 from toolpost.contracts import Backend, Walk
 from toolpost.deadline import GRACE
 from toolpost.errors import InvalidArguments, InvalidSpec
-from toolpost.testing.example import NoExample, example
 from toolpost.executor import Executor
 from toolpost.registry import Entry, Item, Registry, as_entry
 from toolpost.result import Result
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
+from toolpost.testing.example import NoExample, example
 from toolpost.testing.report import PATIENCE, NotApplicable, Report, Tried, must, reported
 
 _WRONG: Final = ({"wrong": "type"}, ["wrong type"], "wrong type", 5, None)

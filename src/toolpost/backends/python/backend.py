@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from toolpost.backends.python.threads import Threads
 from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
 from toolpost.environ import for_child
-from toolpost.errors import CallError, InvalidSpec, MissingPart
+from toolpost.errors import CallError, InvalidArguments, InvalidSpec, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.spec import Isolation, ToolSpec
 
@@ -36,9 +36,9 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 class PythonOptions(Options, frozen=True):
     """``[backends.python]``: worker processes a pool, calls a worker serves, threads in all."""
 
-    workers: int = 8
-    recycle_after: int = 1000
-    threads: int = 64
+    workers: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 8
+    recycle_after: Annotated[int, msgspec.Meta(ge=1)] = 1000
+    threads: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
 
 
 class Binding(Options, frozen=True):
@@ -253,6 +253,8 @@ async def _loadable(pool: WorkerPool, where: Target) -> Health:
 
 def _context(call: Call) -> dict[str, Any]:
     """What of a call goes along to another process."""
+    if call.metadata:
+        _refuse_unless_json(call.metadata)
     return {
         "tool": call.tool,
         "call_id": call.call_id,
@@ -263,6 +265,15 @@ def _context(call: Call) -> dict[str, Any]:
         "metadata": dict(call.metadata),
         "key": call.key,
     }
+
+
+def _refuse_unless_json(metadata: Mapping[str, Any]) -> None:
+    try:
+        msgspec.json.encode(dict(metadata))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise InvalidArguments(
+            "The metadata of this call is not plain JSON data, and the tool is in another process."
+        ) from exc
 
 
 def _hear(call: Call) -> Callable[[dict[str, Any]], None]:

@@ -34,7 +34,7 @@ from toolpost.errors import (
 )
 from toolpost.plain import measure
 from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
-from toolpost.result import Output, foreign_error
+from toolpost.result import Output, foreign_error, unfit
 
 OnEvent = Callable[[dict[str, Any]], None]
 """Hears ``log``, ``progress``, ``partial`` and ``warning`` events of one call, on the loop."""
@@ -447,7 +447,7 @@ def _failure(described: Any, target: Target, plan: Plan) -> CallError:
         return InvalidOutput("The tool returned something that is not plain JSON data.")
     if type(described.get("setup")) is str:
         log.error("%s cannot run: %s", name, described["setup"])
-        return Unavailable(described["setup"], retryable=False, remedy="other_tool", effects="none")
+        return unfit()
     told = _call_error(described.get("call_error"))
     if told is not None and kind != "import":
         return told
