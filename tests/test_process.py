@@ -127,12 +127,14 @@ async def test_a_crowd_of_detached_processes_is_killed(namespace: bool) -> None:
         assert watch.living() == set()
 
 
-PARENT = """
-import asyncio, importlib.util, sys
+LOAD = """
+import asyncio, importlib.util, os, sys
 spec = importlib.util.spec_from_file_location("process", {process!r})
 process = sys.modules["process"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(process)
-
+process._interpreter = lambda: [sys.executable, *{flags!r}]
+"""
+PARENT = """
 async def main():
     children = []
     for namespace in {namespaces}:
@@ -150,10 +152,13 @@ asyncio.run(main())
 """
 
 
+def program(text: str) -> str:
+    """A program of its own that has ``process``, and whose children are measured as ours are."""
+    return LOAD.format(process=process.__file__, flags=process._interpreter()[1:]) + text
+
+
 def parent(*, namespaces: list[bool], then: str) -> str:
-    return PARENT.format(
-        process=str(Path(process.__file__)), namespaces=namespaces, escape=ESCAPE, then=then
-    )
+    return program(PARENT.format(namespaces=namespaces, escape=ESCAPE, then=then))
 
 
 async def test_nothing_is_left_when_the_parent_is_killed_the_hard_way() -> None:
@@ -168,7 +173,7 @@ async def test_nothing_is_left_when_the_parent_is_killed_the_hard_way() -> None:
 
 
 async def test_nothing_is_left_when_the_parent_ends_without_a_word() -> None:
-    script = parent(namespaces=[True, False], then="sys.stdin.read(); import os; os._exit(0)")
+    script = parent(namespaces=[True, False], then="sys.stdin.read(); os._exit(0)")
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None
@@ -401,6 +406,144 @@ async def test_a_script_runs_in_a_fork_of_its_keeper(namespace: bool, tmp_path: 
     assert output(child) == "__main__ ['one', 'two'] 1 True\n"
     with pytest.raises(FileNotFoundError):
         await spawn_script([str(tmp_path / "absent.py")], env=PATH, namespace=namespace)
+
+
+WAYS_TO_LOSE_NAMESPACES = {
+    "a machine we do not know": ["setarch", "linux32"],
+    "root without the right": ["setpriv", "--bounding-set", "-sys_admin"],
+}
+
+
+@pytest.mark.parametrize("how", WAYS_TO_LOSE_NAMESPACES)
+async def test_where_no_namespace_can_be_had_a_child_is_kept_without(how: str) -> None:
+    before = WAYS_TO_LOSE_NAMESPACES[how]
+    if os.geteuid() != 0:
+        before = ["setarch", "linux32"]  # nobody else has a right to lose
+    script = parent(namespaces=[True], then="print(await children[0].kill())")
+    run = await asyncio.to_thread(
+        subprocess.run,
+        [*before, sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.stderr == ""
+    keeping, ending = run.stdout.splitlines()
+    assert keeping == "subreaper"
+    assert "signal=9" in ending
+
+
+async def test_nothing_is_left_when_the_parent_ends_before_it_has_heard_of_its_child() -> None:
+    script = program("""
+async def main():
+    order = process._order("exec", ["sleep", "1000"], memory=None, namespace=False, pass_fds=())
+    child = process._launch(order, env={"PATH": "/usr/bin:/bin"}, cwd=None, pass_fds=(),
+                            streams=(None, None, None))
+    import select
+    assert select.select([child._control], [], [], 20)[0]
+    print("unread", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+asyncio.run(main())
+""")
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdin is not None
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"unread\n"
+        with Watch(descendants(starter.pid)) as watch:
+            assert len(watch.fds) >= 2
+            starter.stdin.close()
+            assert watch.living(within=20) == set()
+
+
+async def test_a_child_ends_with_the_thread_that_started_it() -> None:
+    script = program("""
+import threading
+
+async def main():
+    global child
+    child = await process.spawn(["sleep", "1000"], env={"PATH": "/usr/bin:/bin"})
+    print("begun", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+starter = threading.Thread(target=asyncio.run, args=[main()])
+starter.start()
+starter.join()
+sys.stdin.read()
+os._exit(0)
+""")
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdin is not None
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"begun\n"
+        with Watch(descendants(starter.pid)) as watch:
+            assert len(watch.fds) >= 2
+            starter.stdin.write(b"end the thread\n")
+            starter.stdin.flush()
+            assert watch.living(within=20) == set()
+        assert starter.poll() is None
+        starter.stdin.close()
+
+
+ORPHAN = """
+import os
+reading, writing = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.write(writing, b"%d" % os.getpid())
+    os._exit(0)
+os.wait()
+orphan = os.read(reading, 20).decode()
+while os.path.exists("/proc/" + orphan):
+    os.sched_yield()
+print("buried")
+"""
+
+
+async def test_an_orphan_is_buried_while_the_child_lives_on(namespace: bool) -> None:
+    child = await spawn([sys.executable, "-c", ORPHAN], env=PATH, namespace=namespace)
+    async with asyncio.timeout(60):
+        assert (await child.wait()).code == 0
+    assert output(child) == "buried\n"
+
+
+async def test_a_locale_that_is_given_reaches_the_child() -> None:
+    child = await spawn(["/usr/bin/env"], env={"LC_CTYPE": "C.UTF-8"})
+    await child.wait()
+    assert output(child) == "LC_CTYPE=C.UTF-8\n"
+
+
+async def test_without_an_interpreter_or_off_linux_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(sys, "platform", "darwin")
+        with pytest.raises(OSError, match="need Linux"):
+            await spawn(["true"], env=PATH)
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(OSError, match="no Python interpreter"):
+        await spawn(["true"], env=PATH)
+
+
+async def test_signals_and_kills_after_the_end_do_nothing() -> None:
+    child = await spawn(["true"], env=PATH)
+    ending = await child.wait()
+    child.signal(signal.SIGTERM)
+    child.kill_soon()
+    assert await child.wait() == ending
+    assert not ending.killed
+
+
+async def test_what_fails_meanwhile_is_raised_after_an_unhurried_wait() -> None:
+    failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(process.unhurried(failing))
+    await asyncio.sleep(0)
+    failing.set_exception(LookupError("lost"))
+    with pytest.raises(LookupError, match="lost"):
+        await waiting
 
 
 def on_uvloop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -155,6 +155,7 @@ class Child:
         self.stderr = stderr
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         """Done when nothing of the child is left; for callbacks. Await ``wait()`` instead."""
+        self._ended: asyncio.Future[Exit] = self._loop.create_future()
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._keeper_ended)
         self._loop.add_reader(control.fileno(), self._heard)
@@ -162,6 +163,21 @@ class Child:
     async def wait(self) -> Exit:
         """Wait until the child has ended and none of its descendants lives."""
         return await asyncio.shield(self.exited)
+
+    async def ended(self) -> Exit:
+        """Wait until the program itself has ended; whatever it left behind is being killed."""
+        return await asyncio.shield(self._ended)
+
+    def has_ended(self, status: int, *, max_rss: int) -> None:
+        """How the program ended, from whoever knows first; the first word counts."""
+        if self._status is None:
+            self._status = status
+            self._max_rss = max_rss
+            for drain in (self.stdout, self.stderr):
+                if drain is not None:
+                    drain.read_now()
+            if not self._ended.done():
+                self._ended.set_result(self._exit(os.waitstatus_to_exitcode(status)))
 
     async def kill(self) -> Exit:
         """Kill the child and every descendant; return when none of them lives."""
@@ -197,9 +213,8 @@ class Child:
         elif word == b"failed":
             number = int(rest[0])
             self._settle(OSError(number, os.strerror(number)))
-        elif word == b"exit" and self._status is None:  # the first is the child's, not init's
-            self._status = int(rest[0])
-            self._max_rss = int(rest[1]) * 1024
+        elif word == b"exit":  # the first is the child's, not init's
+            self.has_ended(int(rest[0]), max_rss=int(rest[1]) * 1024)
         elif not word:
             self._loop.remove_reader(self._control.fileno())
         return bool(word)
@@ -226,14 +241,17 @@ class Child:
                 drain.close()
         self._settle(ChildProcessError("the keeper ended before its child began"))
         told = self._status is not None  # if not, somebody killed the keeper
-        code = os.waitstatus_to_exitcode(self._status or 0) if told else keeper
-        self.exited.set_result(
-            Exit(
-                code=code if code >= 0 else None,
-                signal=-code if code < 0 else None,
-                max_rss=self._max_rss,
-                killed=self._killed,
-            )
+        ending = self._exit(os.waitstatus_to_exitcode(self._status or 0) if told else keeper)
+        if not self._ended.done():
+            self._ended.set_result(ending)
+        self.exited.set_result(ending)
+
+    def _exit(self, code: int) -> Exit:
+        return Exit(
+            code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            max_rss=self._max_rss,
+            killed=self._killed,
         )
 
 

@@ -1,0 +1,212 @@
+"""The way in: a process that waits for a plan, gives up its rights, and becomes what is confined.
+
+Above: ``stem.py`` starts this file below a keeper, ahead of time, and sends it one plan over a
+socket. Below: the kernel, and bubblewrap. It imports only what is quick to import, and refuses to
+know why a plan is as it is: every decision was taken by who sent it.
+
+The order matters, and where we are root it is this: a mount namespace of our own, in it the trees
+that are wanted at a place that anybody can reach, then another user for good, then the limits, and
+then bubblewrap, which is thus never root.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import fcntl
+import marshal
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+CLONE_NEWNS = 0x00020000
+MS_PRIVATE_REC = 0x4000 | 0x40000
+MS_NOSUID_NODEV = 2 | 4
+AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
+AT_RECURSIVE = 0x8000
+OPEN_TREE_CLONE_CLOEXEC = 1 | 0x80000
+MOVE_MOUNT_FROM_EMPTY_PATH = 4
+MOUNT_ATTR_IDMAP = 0x00100000
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+LANDLOCK_RULE_PATH_BENEATH = 1
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+HIGH = 200
+"""Our own descriptors go above this, the tool's are below."""
+
+libc = ctypes.PyDLL(None, use_errno=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Join the cgroups, say so, and wait for the plan; without one, end."""
+    talk = socket.socket(fileno=int(arguments[0]))
+    os.set_inheritable(talk.fileno(), False)  # its end tells that we have become the program
+    for path in arguments[1:]:
+        with open(path, "w") as file:
+            file.write("0")
+    talk.send(b"+")
+    plan, received = hear(talk)
+    try:
+        follow(plan, received)
+    except Exception as error:  # whatever it is: who sent the plan waits to hear of it
+        talk.send(f"{type(error).__name__}: {error}".encode())
+        os._exit(126)
+
+
+def hear(talk: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """A plan behind its length, and the descriptors that came with it."""
+    numbers = array.array("i")
+    space = socket.CMSG_SPACE(64 * numbers.itemsize)
+    head, control, _, _ = talk.recvmsg(4, space)
+    for level, kind, data in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+    if not head:
+        os._exit(0)
+    missing = int.from_bytes(head, "little")
+    parts = []
+    while missing:
+        part = talk.recv(missing)
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        missing -= len(part)
+    return marshal.loads(b"".join(parts)), list(numbers)
+
+
+def follow(plan: dict[str, Any], received: list[int]) -> None:
+    """Do what the plan says and become its program; comes back only as an exception."""
+    if plan["stage"]:
+        stage(plan["stage"], [received.pop() for _ in range(plan["maps"])][::-1])
+    place(received, plan["fds"])
+    if plan["cores"]:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: plan["cores"]])
+    argv = [*plan["argv"]]
+    if plan["bwrap"]:
+        filled = filled_in(plan["options"], plan["data"])
+        argv = [plan["bwrap"], "--args", str(memory_file(b"\0".join(filled) + b"\0")), "--", *argv]
+    if plan["user"]:
+        drop(plan["user"])
+    for number, value in plan["limits"]:
+        hard = resource.getrlimit(number)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(number, (value, value))
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; tools do not expect that
+        signal.signal(ignored, signal.SIG_DFL)
+    if plan["bwrap"]:
+        os.execve(argv[0], argv, {})
+    os.chdir(plan["cwd"])
+    restrict(plan["landlock"], plan["seccomp"])
+    os.execvpe(argv[0], argv, plan["env"])
+
+
+def stage(wanted: list[tuple[str, str, int]], maps: list[int]) -> None:
+    """Bring trees to /tmp of a private mount namespace: (source, name there, which id map or -1).
+
+    They are taken hold of before /tmp is covered, for some of them may be in it.
+    """
+    check(libc.unshare(CLONE_NEWNS), "a mount namespace")
+    check(libc.mount(None, b"/", None, ctypes.c_ulong(MS_PRIVATE_REC), None), "private mounts")
+    held = []
+    for source, name, which in wanted:
+        flags = ctypes.c_uint(OPEN_TREE_CLONE_CLOEXEC | AT_RECURSIVE)
+        tree = check(libc.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(source), flags), source)
+        if which >= 0:
+            wish = (ctypes.c_uint64 * 4)(MOUNT_ATTR_IDMAP, 0, 0, maps[which])
+            flags = ctypes.c_uint(AT_EMPTY_PATH)
+            size = ctypes.c_size_t(ctypes.sizeof(wish))
+            check(libc.syscall(MOUNT_SETATTR, tree, b"", flags, wish, size), f"an id map: {source}")
+        held.append((tree, os.path.isdir(source), name))
+    options = ctypes.c_ulong(MS_NOSUID_NODEV)
+    check(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", options, b"mode=755,size=1m"), "a place to stage")
+    for tree, is_folder, name in held:
+        target = f"/tmp/{name}"
+        os.makedirs(target if is_folder else os.path.dirname(target), 0o755, exist_ok=True)
+        if not is_folder:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+        flags = ctypes.c_uint(MOVE_MOUNT_FROM_EMPTY_PATH)
+        check(libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), flags), target)
+        os.close(tree)
+    for number in maps:
+        os.close(number)
+
+
+def check(answer: int, what: str) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return answer
+
+
+def place(received: list[int], targets: list[int]) -> None:
+    """Give the descriptors the numbers that were asked for; first all out of each other's way."""
+    above = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH) for number in received]
+    for number in received:
+        os.close(number)
+    for number, target in zip(above, targets, strict=True):
+        os.dup2(number, target)
+        os.close(number)
+
+
+def filled_in(options: list[str | int], data: list[bytes]) -> list[bytes]:
+    """The options, with a descriptor's number where they mean one of the pieces of data."""
+    return [
+        str(memory_file(data[o])).encode() if isinstance(o, int) else os.fsencode(o)
+        for o in options
+    ]
+
+
+def memory_file(content: bytes) -> int:
+    low = os.memfd_create("plan", 0)
+    number = fcntl.fcntl(low, fcntl.F_DUPFD, HIGH)
+    os.close(low)
+    os.write(number, content)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
+
+
+def drop(user: int) -> None:
+    """Be somebody else, for good."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    if os.getresuid() != (user,) * 3 or os.getresgid() != (user,) * 3 or os.getgroups():
+        raise PermissionError("the user could not be dropped")
+
+
+def restrict(landlock: dict[str, Any] | None, seccomp: bytes | None) -> None:
+    """Without namespaces: Landlock for files, signals and abstract sockets, then the filter."""
+    check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    if landlock is not None:
+        handled = (ctypes.c_uint64 * 3)(*landlock["handled"])
+        size = ctypes.c_size_t(ctypes.sizeof(handled))
+        rules = check(libc.syscall(LANDLOCK_CREATE_RULESET, handled, size, 0), "Landlock")
+        for path, rights in landlock["rules"]:
+            grant(rules, path, rights)
+        check(libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0), "Landlock")
+        os.close(rules)
+    if seccomp is not None:
+        code = ctypes.create_string_buffer(seccomp, len(seccomp))
+        program = (ctypes.c_uint64 * 2)(len(seccomp) // 8, ctypes.addressof(code))
+        check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0), "seccomp")
+
+
+class PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def grant(rules: int, path: str, rights: int) -> None:
+    number = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    rule = PathBeneath(rights, number)
+    kind = LANDLOCK_RULE_PATH_BENEATH
+    check(libc.syscall(LANDLOCK_ADD_RULE, rules, kind, ctypes.byref(rule), 0), path)
+    os.close(number)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,124 @@
+"""What a child may do, as data: what this does not grant, it cannot do.
+
+Above: whoever wants something run in a sandbox writes one. Below: ``sandbox.py`` provides it or
+refuses. It refuses to know how anything is enforced; it knows what has to be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from toolpost.errors import SetupError
+
+Level = Literal["I0", "I1", "I2", "I3"]
+Mode = Literal["strict", "standard", "permissive"]
+
+Shape = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[float | None, ...]]
+
+MEMORY: Final = 1024 * 1024 * 1024
+LEVELS: Final[tuple[Level, ...]] = ("I0", "I1", "I2", "I3")
+_OF_THE_KERNEL: Final = ("/proc", "/sys", "/dev")
+_DESTINATION: Final = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})|\*")
+
+
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kind of child may reach and use. Its time is the caller's business."""
+
+    read: tuple[str, ...] = ()
+    """Host paths to be seen, and not changed, beyond the system's own."""
+    write: tuple[str, ...] = ()
+    """Host paths to be read and written, each at its own place."""
+    egress: tuple[str, ...] = ()
+    """``host:port``, exactly; or ``*`` for any public address."""
+    memory: int | None = None
+    """Bytes: of all its processes where there is a cgroup, of each one where there is none.
+
+    ``None`` is ``MEMORY``, not everything.
+    """
+    cpus: float | None = None
+    processes: int = 64
+    file_size: int | None = None
+    """Bytes of the largest file it may write."""
+    environment: Mapping[str, str] = {}
+    working_dir: str | None = None
+    """Where it starts; else its first writable path, else ``/tmp``, which is its own."""
+    tier: int = 1
+
+    @property
+    def folder(self) -> str:
+        """Where it starts."""
+        return self.working_dir or (self.write[0] if self.write else "/tmp")  # noqa: S108 - its own
+
+    @property
+    def bound(self) -> int:
+        """Its memory."""
+        return MEMORY if self.memory is None else self.memory
+
+    @property
+    def shape(self) -> Shape:
+        """What a sandbox and its check depend on; programs, variables and folders come later."""
+        bounds = self.memory, self.cpus, self.processes, self.file_size, self.tier
+        return self.read, self.write, self.egress, bounds
+
+
+def least_level(tier: int, mode: Mode) -> Level:
+    """What a tool of this tier has to have."""
+    if tier >= 4 or (tier == 3 and mode == "strict"):
+        return "I3"
+    return "I2" if tier >= 2 else "I1"
+
+
+def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> None:
+    """Refuse what would give away the house: ``precious`` is path → what it is."""
+    for grant, paths in (("read", confinement.read), ("write", confinement.write)):
+        for path in paths:
+            _check_path(path, grant)
+    for path in confinement.write:
+        real = os.path.realpath(path)
+        for inner in (*confinement.read, *confinement.write):
+            if within(inner, path) and os.path.realpath(inner) != real + inner[len(path) :]:
+                raise SetupError(
+                    f"{inner} lies in {path}, which is writable, and is a link: "
+                    "whoever can write there could lead it anywhere",
+                    at=("read",),
+                )
+        for kept, what in precious.items():
+            if within(os.path.realpath(kept), real):
+                raise SetupError(
+                    f"{path} cannot be writable in a sandbox: it contains {what} ({kept}); "
+                    "give the tool a folder of its own",
+                    at=("write",),
+                )
+
+
+def _check_path(path: str, grant: str) -> None:
+    if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
+        raise SetupError(f"{path!r} has to be an absolute path without detours", at=(grant,))
+    real = os.path.realpath(path)
+    for kernel in _OF_THE_KERNEL:
+        if within(real, kernel) or within(path, kernel):
+            raise SetupError(f"{path} is the kernel's and cannot go into a sandbox", at=(grant,))
+    if real == "/":
+        raise SetupError("/ cannot go into a sandbox; name what is needed", at=(grant,))
+    if not Path(real).exists():
+        raise SetupError(f"{path} does not exist, so no sandbox can show it", at=(grant,))
+
+
+def within(path: str, root: str) -> bool:
+    """Is it ``root``, or below it?"""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def check_egress(confinement: Confinement) -> None:
+    for one in confinement.egress:
+        found = _DESTINATION.fullmatch(one)
+        if found is None or (found[1] and not 0 < int(found[1]) < 65536):
+            raise SetupError(
+                f"egress {one!r} is not a host:port, nor * for any public address", at=("egress",)
+            )

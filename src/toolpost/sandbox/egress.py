@@ -1,0 +1,167 @@
+"""The way out: proxies that let through what was granted, each behind a unix socket.
+
+Above: ``sandbox.py`` binds the socket into the sandbox, where a relay leads to it from loopback.
+Below: ``destination.py`` decides. It speaks just enough HTTP: CONNECT, and requests with a whole
+URL. It refuses to know what is sent, and never looks into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from toolpost.sandbox.destination import Granted, Refused
+
+_HEAD: Final = 32 * 1024
+_PATIENCE: Final = 20.0
+_LINGER: Final = 60.0
+_CHUNK: Final = 64 * 1024
+_MOST: Final = 64
+"""Connections at once, of all sandboxes together."""
+
+
+class _Wanted(NamedTuple):
+    host: str
+    port: int
+    forward: bytes
+    """What goes to the other side first; nothing after CONNECT."""
+    answer: bytes
+    """What the tool hears first."""
+
+
+class Proxies:
+    """One proxy for each set of destinations."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._servers: dict[tuple[str, ...], tuple[asyncio.Server, str]] = {}
+        self._open: set[asyncio.Task[None]] = set()
+        self._making = asyncio.Lock()
+
+    async def socket(self, egress: tuple[str, ...]) -> str:
+        """The path of the socket behind which exactly this is granted."""
+        async with self._making:
+            if egress not in self._servers:
+                self._servers[egress] = await self._serve(egress)
+        return self._servers[egress][1]
+
+    async def close(self) -> None:
+        for server, _ in self._servers.values():
+            server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        for server, _ in self._servers.values():
+            await server.wait_closed()
+        self._servers.clear()
+        if self._folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _serve(self, egress: tuple[str, ...]) -> tuple[asyncio.Server, str]:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="toolpost-"))
+        granted = Granted(egress)
+        path = str(self._folder / f"{len(self._servers)}.sock")
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+                await _attend(reader, writer, granted, full=len(self._open) > _MOST)
+            writer.close()
+
+        server = await asyncio.start_unix_server(connected, path, limit=_HEAD)
+        os.chmod(path, 0o666)  # noqa: PTH101, S103 - for the sandbox's user; the folder is closed
+        return server, path
+
+
+async def _attend(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, granted: Granted, *, full: bool
+) -> None:
+    try:
+        if full:
+            raise Refused("too many connections at once")
+        async with asyncio.timeout(_PATIENCE):
+            wanted = _understood(await _head(reader))
+            address = await granted.address(wanted.host, wanted.port)
+            far_reader, far_writer = await asyncio.open_connection(address, wanted.port)
+    except Refused as fault:
+        await _answer(writer, "403 Forbidden", str(fault))
+        return
+    except (OSError, TimeoutError) as fault:
+        await _answer(writer, "502 Bad Gateway", f"no connection ({type(fault).__name__})")
+        return
+    try:
+        writer.write(wanted.answer)
+        far_writer.write(wanted.forward)
+        await _joined(_carry(reader, far_writer), _carry(far_reader, writer))
+    finally:
+        far_writer.close()
+
+
+async def _joined(*ways: Coroutine[None, None, None]) -> None:
+    """Both ways; once one of them has ended the other has some time left."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=_LINGER)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        raise Refused("that is not a request") from None
+
+
+def _understood(head: bytes) -> _Wanted:
+    first, _, rest = head.partition(b"\r\n")
+    try:
+        method, target, version = first.decode("ascii").split(" ")
+        if method == "CONNECT":
+            about = urlsplit(f"//{target}")
+            good = about.port is not None and target == about.netloc
+        else:
+            about = urlsplit(target)
+            good = about.scheme == "http"
+        host, port = about.hostname, about.port or 80
+    except ValueError:
+        good = False
+    if not good or not host or "@" in about.netloc:
+        raise Refused("the proxy takes CONNECT host:port and http:// requests only")
+    if method == "CONNECT":
+        return _Wanted(host, port, b"", b"HTTP/1.1 200 Connection established\r\n\r\n")
+    path = "/" + about._replace(scheme="", netloc="", fragment="").geturl().removeprefix("/")
+    lines = [f"{method} {path} {version}".encode(), b"Host: " + about.netloc.encode()]
+    dropped = (b"host:", b"connection:", b"proxy-")
+    lines += [ln for ln in rest.split(b"\r\n") if ln and not ln.lower().startswith(dropped)]
+    lines += [b"Connection: close", b"", b""]
+    return _Wanted(host, port, b"\r\n".join(lines), b"")
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+async def _answer(writer: asyncio.StreamWriter, status: str, why: str) -> None:
+    body = f"toolpost: {why}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+    writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+    await writer.drain()

@@ -1,0 +1,56 @@
+"""Where namespaces are missing: which paths Landlock opens, and whether it can.
+
+Above: ``plan.py`` and ``sandbox.py``. Below: ``_entry.py`` makes the rules real. Landlock leaves
+unix sockets and UDP open, so it is never used without the filter that takes sockets away.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from toolpost.sandbox import view
+from toolpost.sandbox._entry import LANDLOCK_CREATE_RULESET, libc
+from toolpost.sandbox.confinement import Confinement
+
+NEEDED: Final = 6
+"""The first version that keeps signals and abstract sockets inside."""
+_ALL_FILES: Final = 0xFFFF
+_READ: Final = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, list a folder
+_FILE: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # what makes sense for a single file
+_SPECIAL: Final = 1 << 6 | 1 << 11  # character and block devices
+_ALL_NET: Final = 0b11
+_ALL_SCOPES: Final = 0b11
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def version() -> int:
+    """Landlock's version in this kernel; 0 if there is none."""
+    return max(0, int(libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)))
+
+
+def rules(confinement: Confinement) -> dict[str, Any]:
+    """What may be reached; all else may not."""
+    reading = (*view.system(), *view.interpreter()[1], *confinement.read)
+    grants = [(path, _READ) for path in (*reading, *view.etc()) if Path(path).exists()]
+    grants += [(path, _ALL_FILES & ~_SPECIAL) for path in confinement.write]
+    grants += [(path, _FILE) for path in _DEVICES]
+    return {
+        "handled": [_ALL_FILES, _ALL_NET, _ALL_SCOPES],
+        "rules": [(path, r if Path(path).is_dir() else r & _FILE) for path, r in grants],
+    }
+
+
+def processes_of_user() -> int:
+    """How many this user has: without a user namespace the limit counts them all."""
+    user = os.geteuid()
+    found = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                if entry.stat().st_uid == user:
+                    found += len(os.listdir(f"/proc/{entry.name}/task"))  # noqa: PTH208 - a count
+            except OSError:
+                continue  # it ended while we looked
+    return found

@@ -1,0 +1,207 @@
+"""From a description to what ``_entry.py`` is to do: the one place where layers are put together.
+
+Above: ``sandbox.py``. Below: ``view.py`` for what the tool sees, ``ownership.py`` for whose it is.
+It refuses to start anything: a plan is data, and a plan made twice is the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from toolpost.sandbox import landlock, seccomp, view
+from toolpost.sandbox.confinement import Confinement, Level
+from toolpost.sandbox.ownership import Maps
+
+TALK: Final = 199
+"""The number that the inner process' socket has inside."""
+PORT: Final = 3128
+_OPEN_FILES: Final = 256
+_LOCKED: Final = 8 * 1024 * 1024
+_OF_THE_HOST: Final = ("localhost:", "127.", "[::1]")
+_LIMITER: Final = "/usr/bin/prlimit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What was found on this machine, by trying it."""
+
+    level: Level
+    bwrap: str | None
+    seccomp: bool
+    grouped: bool
+    user: int | None
+    """Whom we become, where we are root."""
+    maps: Maps | None
+    hidden: str | None
+    """The state folder: shown to nobody, whatever lies around it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What to send: the data, and the descriptors of the id maps that go with it."""
+
+    data: dict[str, Any]
+    maps: list[int] = field(default_factory=list)
+
+
+class _Stage:
+    """Collects the trees that have to be brought within reach; an ordinary user needs none."""
+
+    def __init__(self, machine: Machine, confinement: Confinement, socket: str | None) -> None:
+        self._maps = machine.maps
+        self._write = frozenset(confinement.write)
+        self._socket = socket
+        self.trees: list[tuple[str, str, int]] = []
+        self.maps: list[int] = []
+
+    def source(self, path: str) -> str:
+        real = self._socket if path == view.SOCKET and self._socket else os.path.realpath(path)
+        if self._maps is None:
+            return real
+        which = -1
+        if self._maps.needed(real, write=path in self._write):
+            self.maps.append(self._maps.of(real))
+            which = len(self.maps) - 1
+        return self.bring(real, str(len(self.trees)), which)
+
+    def bring(self, real: str, name: str, which: int = -1) -> str:
+        self.trees.append((real, name, which))
+        return f"/tmp/{name}"  # noqa: S108 - covered by a mount of our own
+
+    def program(self, path: str) -> str:
+        """Bubblewrap itself, with the libraries that lie beside it."""
+        package = Path(path).parent.parent
+        if self._maps is None or path.startswith("/usr/"):
+            return path
+        for part in (package, package.with_name(package.name + ".libs")):
+            if part.is_dir():
+                self.bring(str(part), f"b/{part.name}")
+        return f"/tmp/b/{package.name}/{Path(path).parent.name}/{Path(path).name}"  # noqa: S108
+
+
+def inner(machine: Machine, confinement: Confinement, *, socket: str | None) -> Plan:
+    """Wait inside, for a program to come."""
+    relay = [view.SOCKET, str(PORT)] if confinement.egress else ["", "0"]
+    argv = [view.interpreter()[0], "-I", "-S", "-X", "utf8", view.INNER]
+    argv += [str(TALK), str(confinement.processes), *relay]
+    made = _walled(machine, confinement, argv, fds=[TALK], socket=socket)
+    made.data["options"] += ["--chdir", "/"]
+    return made
+
+
+def direct(
+    machine: Machine, confinement: Confinement, argv: Sequence[str], *, fds: Sequence[int]
+) -> Plan:
+    """Become the program at once."""
+    variables = environment(confinement)
+    if not view.shows(confinement, argv[0], variables.get("PATH", os.defpath)):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    if not machine.grouped:  # else the cgroup counts
+        argv = [_LIMITER, f"--nproc={confinement.processes}", "--", *argv]
+    made = _walled(machine, confinement, argv, fds=fds, socket=None)
+    for name, value in variables.items():
+        made.data["options"] += ["--setenv", name, value]
+    made.data["options"] += ["--chdir", confinement.folder]
+    return made
+
+
+def can_be_direct(machine: Machine, confinement: Confinement) -> bool:
+    return not confinement.egress and (machine.grouped or Path(_LIMITER).exists())
+
+
+def unwalled(
+    machine: Machine, confinement: Confinement, argv: Sequence[str], *, fds: Sequence[int]
+) -> Plan:
+    """Without namespaces: Landlock, the filter and the limits (I1), or the limits alone (I0)."""
+    restricted = machine.level == "I1"
+    processes = (resource.RLIMIT_NPROC, confinement.processes + landlock.processes_of_user())
+    return Plan(
+        data={
+            **_common(machine, confinement, argv, fds),
+            "cwd": confinement.working_dir or confinement.folder,
+            "env": environment(confinement),
+            "landlock": landlock.rules(confinement) if restricted else None,
+            "limits": [*_limits(machine, confinement), processes],
+            "seccomp": seccomp.build(apart=False, shared_memory=machine.grouped)
+            if restricted
+            else None,
+        }
+    )
+
+
+def environment(confinement: Confinement) -> Mapping[str, str]:
+    """What was granted, over what every program may count on."""
+    proxy = f"http://127.0.0.1:{PORT}"
+    names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    made = view.defaults()
+    if confinement.egress:
+        made |= dict.fromkeys(names, proxy)
+        if not any(one.startswith(_OF_THE_HOST) for one in confinement.egress):
+            made["NO_PROXY"] = "localhost,127.0.0.1"
+    return {**made, **confinement.environment}
+
+
+def _walled(
+    machine: Machine,
+    confinement: Confinement,
+    argv: Sequence[str],
+    *,
+    fds: Sequence[int],
+    socket: str | None,
+) -> Plan:
+    assert machine.bwrap is not None
+    stage = _Stage(machine, confinement, socket)
+    pieces: list[bytes] = []
+    options = view.options(
+        confinement,
+        data=pieces,
+        seccomp=seccomp.build(shared_memory=machine.grouped) if machine.seccomp else None,
+        hidden=machine.hidden,
+        inner=TALK in fds,
+        source=stage.source,
+    )
+    data = {
+        **_common(machine, confinement, argv, fds),
+        "bwrap": stage.program(machine.bwrap),
+        "options": options,
+        "data": pieces,
+        "limits": _limits(machine, confinement),
+        "stage": stage.trees,
+        "maps": len(stage.maps),
+    }
+    return Plan(data=data, maps=stage.maps)
+
+
+def _common(
+    machine: Machine, confinement: Confinement, argv: Sequence[str], fds: Sequence[int]
+) -> dict[str, Any]:
+    whole = confinement.cpus is None or machine.grouped
+    return {
+        "argv": list(argv),
+        "bwrap": "",
+        "cores": 0 if whole else math.ceil(confinement.cpus or 0),
+        "fds": list(fds),
+        "maps": 0,
+        "stage": [],
+        "user": machine.user or 0,
+    }
+
+
+def _limits(machine: Machine, confinement: Confinement) -> list[tuple[int, int]]:
+    limits = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_MEMLOCK, _LOCKED),
+    ]
+    if confinement.file_size is not None:
+        limits.append((resource.RLIMIT_FSIZE, confinement.file_size))
+    if not machine.grouped:
+        limits.append((resource.RLIMIT_DATA, confinement.bound))
+    return limits

@@ -1,0 +1,265 @@
+"""The sandbox: what a description grants and no more, or a refusal.
+
+Above: whoever runs a program that is not to be trusted (shell tools, Python workers, MCP servers
+over stdio). Below: ``finding.py`` for what this machine can do, ``plan.py`` for how, ``ready.py``
+for speed, ``egress.py`` for the way out. It refuses to know what a tool or a call is.
+
+::
+
+    async with await Sandbox.open(mode="standard", state=".toolpost") as sandbox:
+        sandbox.check(confinement)                      # once; says which layer is missing
+        child = await sandbox.spawn(["sort", "data.txt"], confinement)
+        ending = await child.wait()
+
+A program that a signal ended says so if its sandbox was a warm one; else it reads as exit code
+128 + the signal's number, as in a shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from toolpost import environ
+from toolpost.errors import ConfigError, MissingPart, SetupError
+from toolpost.process import Child, unhurried
+from toolpost.sandbox import finding, plan
+from toolpost.sandbox.confinement import (
+    LEVELS,
+    Confinement,
+    Level,
+    Mode,
+    check_egress,
+    check_paths,
+    least_level,
+)
+from toolpost.sandbox.finding import Found, Missing
+from toolpost.sandbox.ready import Ready
+from toolpost.sandbox.warm import Warm
+
+
+class Sandbox:
+    """Confines children. One for a process; opened once, closed at the end."""
+
+    def __init__(self, found: Found, *, mode: Mode, state: str | None, lowered: bool) -> None:
+        self.mode = mode
+        self.lowered = lowered
+        self._machine = found.machine
+        self._missing = found.missing
+        self._state = state
+        self._ready = Ready(found.machine, found.groups)
+
+    @classmethod
+    async def open(
+        cls, *, mode: Mode = "standard", state: str | None = None, lower: bool = False
+    ) -> Self:
+        """Find out what can be had here. ``lower`` accepts one level less, in permissive mode."""
+        if lower and mode != "permissive":
+            raise ConfigError("a lower level of isolation is accepted in permissive mode only")
+        state = None if state is None else await asyncio.to_thread(os.path.realpath, state)
+        made = cls(await finding.look(state), mode=mode, state=state, lowered=lower)
+        made._ready.fill()
+        return made
+
+    async def close(self) -> None:
+        """Let go of what waits; children that run are their callers' to end."""
+        await self._ready.close()
+        if self._machine.maps is not None:
+            self._machine.maps.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def level(self) -> Level:
+        return self._machine.level
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        return self._missing
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """For the audit, the health and the dry run: what confines here, and whether it is less."""
+        machine = self._machine
+        layers = {
+            "namespaces": machine.bwrap is not None,
+            "seccomp": machine.seccomp and machine.level != "I0",
+            "landlock": machine.bwrap is None and machine.level == "I1",
+            "cgroup": machine.grouped,
+            "user": machine.user is not None,
+        }
+        return {
+            "level": machine.level,
+            "layers": tuple(name for name, there in layers.items() if there),
+            "missing": tuple(one.layer for one in self._missing),
+            "lowered": self.lowered,
+        }
+
+    def check(self, confinement: Confinement) -> None:
+        """Refuse what cannot be provided as described; for bind time."""
+        check_paths(confinement, precious=self._precious())
+        check_egress(confinement)
+        if confinement.egress and self._machine.bwrap is None:
+            raise self._lacking(
+                "egress needs a network namespace", ("bubblewrap", "user namespaces")
+            )
+        if os.geteuid() == 0 and self._machine.user is None:
+            raise self._lacking("a sandbox of root has to become another user", ("user",))
+        self._check_level(confinement)
+        self._check_ownership(confinement)
+
+    def _check_level(self, confinement: Confinement) -> None:
+        tier = confinement.tier
+        needed = LEVELS.index(least_level(tier, self.mode))
+        if self.mode == "strict" and not self._machine.seccomp:
+            raise self._lacking("strict mode needs a system call filter", ("seccomp",))
+        if LEVELS.index(self.level) < needed - self.lowered:
+            wanted = f"a tool of tier {tier} needs isolation {LEVELS[needed]} in {self.mode} mode"
+            raise self._lacking(f"{wanted}, and this machine provides {self.level}")
+        if tier == 3 and not self._machine.grouped and not self.lowered:
+            self._check_budget(confinement)
+
+    def _check_budget(self, confinement: Confinement) -> None:
+        """Without a cgroup each process has the memory for itself: all together has to fit."""
+        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        if confinement.memory is None or confinement.memory * confinement.processes > most:
+            raise self._lacking(
+                f"a tool of tier 3 without a cgroup may use {most >> 20} MiB with all its "
+                "processes (set a memory limit; memory × processes counts)",
+                ("cgroup",),
+            )
+
+    def _check_ownership(self, confinement: Confinement) -> None:
+        """As another user: can the writable trees be written?"""
+        maps = self._machine.maps
+        if maps is None:
+            self._check_reach(confinement)
+            return
+        for grant, paths in (("read", confinement.read), ("write", confinement.write)):
+            for path in map(os.path.realpath, paths):
+                if maps.needed(path, write=grant == "write") and (fault := maps.fault(path)):
+                    raise SetupError(
+                        f"{path} cannot be given to the sandbox's user ({fault}): its file system "
+                        f"has no id maps; give it a folder that belongs to {self._machine.user}",
+                        at=(grant,),
+                    )
+
+    def _check_reach(self, confinement: Confinement) -> None:
+        """Without mounts, what is closed to others stays closed to another user."""
+        user = self._machine.user
+        grants = [(path, 0o005) for path in confinement.read]
+        grants += [(path, 0o007) for path in confinement.write]
+        for path, wanted in grants if user is not None else ():
+            real = Path(os.path.realpath(path))
+            ways = [(real, wanted if real.is_dir() else wanted & 0o006)]
+            ways += [(above, 0o001) for above in real.parents]
+            for one, mode in ways:
+                about = one.stat()
+                if about.st_uid != user and about.st_mode & mode != mode:
+                    raise self._lacking(f"{path} is closed to the sandbox's user ({user}) by {one}")
+
+    def _lacking(self, what: str, layers: Sequence[str] = ()) -> MissingPart:
+        found = [one for one in self._missing if one.layer in layers or not layers]
+        reasons = "; ".join(f"{m.layer} is missing ({m.why}): {m.how_to_get}" for m in found)
+        return MissingPart(f"{what}; {reasons}" if reasons else what)
+
+    def _precious(self) -> Mapping[str, str]:
+        kept = {"/": "everything"}
+        with contextlib.suppress(KeyError):
+            kept[pwd.getpwuid(os.getuid()).pw_dir] = "the home folder"
+        if home := environ.for_child().get("HOME"):
+            kept[home] = "the home folder"
+        if self._state is not None:
+            kept[self._state] = "the audit's folder"
+        return kept
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        confinement: Confinement,
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        pass_fds: Sequence[int] | Mapping[int, int] = (),
+    ) -> Child:
+        """Start a program in a sandbox; what cannot be provided is refused here too.
+
+        Descriptors are as with ``process.spawn``; ``pass_fds`` may say which number each gets
+        inside, where there is no room for high ones. ``OSError`` says that it could not be started.
+        """
+        passed = pass_fds if isinstance(pass_fds, Mapping) else {fd: fd for fd in pass_fds}
+        if any(number >= plan.TALK for number in passed.values()):
+            raise ValueError(f"inside, descriptors have numbers below {plan.TALK}: map them")
+        streams = ((stdin, 0), (stdout, 1), (stderr, 2), *passed.items())
+        fds = [(ours, theirs) for ours, theirs in streams if ours is not None]
+        warm = self._ready.take(confinement.shape)
+        if warm is not None:
+            child = await self._become(warm, argv, confinement, fds)
+        else:
+            self.check(confinement)
+            child = await self._cold(argv, confinement, fds)
+        self._ready.refill_soon(confinement)
+        _leave_alone(child, stdout=stdout, stderr=stderr)
+        return child
+
+    def exceeded(self, child: Child) -> tuple[str, ...]:
+        """Which bounds an ended child ran into: ``memory``, ``processes``; where that is known."""
+        return self._ready.exceeded(child)
+
+    async def warm_up(self, confinement: Confinement) -> None:
+        """Have a sandbox waiting before the first call; for bind time, where it is worth it."""
+        self.check(confinement)
+        await self._ready.keep(confinement)
+
+    async def settled(self) -> None:
+        """Wait until everything that is started ahead is there."""
+        await self._ready.settled()
+
+    async def _become(
+        self,
+        warm: Warm,
+        argv: Sequence[str],
+        confinement: Confinement,
+        fds: Sequence[tuple[int, int]],
+    ) -> Child:
+        env = plan.environment(confinement)
+        try:
+            return await warm.become(argv, env=env, folder=confinement.folder, fds=fds)
+        except BaseException:
+            await unhurried(warm.child.exited)
+            raise
+
+    async def _cold(
+        self, argv: Sequence[str], confinement: Confinement, fds: Sequence[tuple[int, int]]
+    ) -> Child:
+        if self._machine.bwrap is not None and not plan.can_be_direct(self._machine, confinement):
+            return await self._become(await self._ready.new(confinement), argv, confinement, fds)
+        make = plan.direct if self._machine.bwrap is not None else plan.unwalled
+        planned = make(self._machine, confinement, argv, fds=[theirs for _, theirs in fds])
+        stem = await self._ready.stem(confinement)
+        try:
+            await stem.follow(planned, [ours for ours, _ in fds])
+        except BaseException:
+            await stem.discard()
+            raise
+        return stem.child
+
+
+def _leave_alone(child: Child, *, stdout: int | None, stderr: int | None) -> None:
+    """Where the caller gave a descriptor of its own, there is nothing to drain."""
+    if stdout is not None and child.stdout is not None:
+        child.stdout.close()
+        child.stdout = None
+    if stderr is not None and child.stderr is not None:
+        child.stderr.close()
+        child.stderr = None

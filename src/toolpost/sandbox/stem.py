@@ -1,0 +1,92 @@
+"""Processes started ahead that can become any sandbox: what is the same for all is done already.
+
+Above: ``warm.py`` and ``sandbox.py`` give a stem its plan. Below: ``process.py`` keeps it, and
+kills it with all that comes of it; ``_entry.py`` is what it runs. It refuses to know what a plan
+says.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import marshal
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from toolpost.process import Child, spawn_script
+from toolpost.sandbox.groups import Group
+from toolpost.sandbox.plan import Plan
+
+_ENTRY: Final = str(Path(__file__).with_name("_entry.py"))
+_PATIENCE: Final = 20.0
+"""Seconds; a machine on which a process needs longer to start has other worries."""
+
+
+class Stem:
+    """A child that waits for its plan."""
+
+    def __init__(self, child: Child, talk: socket.socket, group: Group | None) -> None:
+        self.child = child
+        self.group = group
+        self._talk = talk
+
+    @classmethod
+    async def start(cls, group: Group | None) -> Stem:
+        """Raises ``OSError`` if it does not come up, or cannot join its group."""
+        talk, far_end = socket.socketpair()
+        talk.setblocking(False)
+        try:
+            number = far_end.fileno()
+            argv = [_ENTRY, str(number), *(group.entrances if group else ())]
+            child = await spawn_script(argv, env={}, cwd="/", pass_fds=[number])
+        except BaseException:
+            talk.close()
+            raise
+        finally:
+            far_end.close()
+        stem = cls(child, talk, group)
+        try:
+            await heard(talk, expected=b"+")
+        except BaseException:
+            await stem.discard()
+            raise
+        return stem
+
+    async def follow(self, plan: Plan, fds: Sequence[int] = ()) -> None:
+        """Become what the plan says; ``OSError`` says what could not be done."""
+        try:
+            await send(self._talk, plan.data, [*fds, *plan.maps])
+            await heard(self._talk, expected=b"")
+        finally:
+            self._talk.close()
+
+    async def discard(self) -> None:
+        self._talk.close()
+        await self.child.kill()
+
+
+async def send(talk: socket.socket, message: Any, fds: Sequence[int]) -> None:
+    content = marshal.dumps(message)
+    content = len(content).to_bytes(4, "little") + content
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    sent = talk.sendmsg([content], rights)
+    if sent < len(content):
+        await asyncio.get_running_loop().sock_sendall(talk, content[sent:])
+
+
+async def heard(talk: socket.socket, *, expected: bytes) -> None:
+    """Wait for one word; anything else is the reason why it did not work."""
+    async with asyncio.timeout(_PATIENCE):
+        word = await asyncio.get_running_loop().sock_recv(talk, len(expected) or 1)
+    if word == expected:
+        return
+    with contextlib.suppress(OSError):
+        word += talk.recv(4096)
+    if word.startswith(b"failed "):
+        number = int(word.split()[1])
+        raise OSError(number, os.strerror(number))
+    raise ChildProcessError(word.decode(errors="replace") or "it ended before it had begun")

@@ -1,0 +1,104 @@
+"""Every attack is blocked inside, and gets there outside: else a probe would prove nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.elsewhere import IS_ROOT, as_ordinary_user
+from toolpost.sandbox import Sandbox
+from toolpost.sandbox.probes import ATTACKS, probe
+from toolpost.sandbox.probes.running import baited, command, furnish
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+
+# What the kernel of a test machine may not have at all, or may have closed for everybody.
+MAY_BE_ABSENT = {
+    "connect_by_tcp6",
+    "find_a_network",
+    "find_files_in_the_home_folder",
+    "handle_page_faults",
+    "load_a_module",
+    "load_another_kernel",
+    "look_up_a_name",
+    "open_a_performance_counter",
+    "pull_the_sysrq_trigger",
+    "read_the_password_hashes",
+    "set_up_io_uring",
+    "write_into_sys",
+}
+
+PROBE = """
+import asyncio, json
+from toolpost.sandbox import Sandbox
+from toolpost.sandbox.probes import probe
+
+async def main():
+    async with await Sandbox.open() as sandbox:
+        print(json.dumps([sandbox.level, await probe(sandbox)]))
+
+asyncio.run(main())
+"""
+
+
+def test_there_are_at_least_the_attacks_that_were_asked_for() -> None:
+    assert len(ATTACKS) >= 39
+
+
+@pytest.mark.req("NA-11")
+async def test_every_attack_is_blocked_inside() -> None:
+    async with await Sandbox.open() as sandbox:
+        found = await probe(sandbox)
+        everything = "cgroup" in sandbox.about["layers"]
+    assert [one for one in found if not one.blocked] == []
+    assert len(found) >= len(ATTACKS) - (not everything)
+
+
+@pytest.mark.req("NA-11")
+def test_every_attack_of_an_ordinary_users_tool_is_blocked_inside(tmp_path: Path) -> None:
+    level, found = json.loads(as_ordinary_user(PROBE, home=tmp_path))
+    assert level in ("I2", "I3")
+    assert [one for one in found if not one[1]] == []
+    assert len(found) >= len(ATTACKS) - 1
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="as root nothing but a sandbox stands in the way")
+@pytest.mark.parametrize("name", ATTACKS)
+def test_without_a_sandbox_the_attack_gets_there(name: str) -> None:
+    with baited() as targets:
+        furnish(targets)
+        done = subprocess.run(
+            command([name], targets),
+            cwd=targets["workspace"],
+            env={targets["variable"]: "secret"},
+            pass_fds=[targets["leak"]],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    escaped = done.stdout.startswith(f"{name} escaped:")
+    if not escaped and name in MAY_BE_ABSENT:
+        assert done.stdout.startswith(f"{name} blocked:"), done.stdout + done.stderr
+    else:
+        assert escaped, done.stdout + done.stderr
+
+
+async def test_an_attack_that_does_not_say_how_it_went_counts_as_not_blocked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    silent = tmp_path / "silent.py"
+    silent.write_text("")
+    monkeypatch.setattr("toolpost.sandbox.probes.running._SOURCE", silent)
+    async with await Sandbox.open() as sandbox:
+        (found,) = await probe(sandbox, ["read_a_host_file"])
+    assert not found.blocked
+
+
+def test_the_numbers_of_the_attacks_are_known_for_this_machine() -> None:
+    assert platform.machine() in ("x86_64", "aarch64")
+    assert os.name == "posix"

@@ -1,0 +1,329 @@
+"""What is confined runs as it should, sees what it was granted, and can be ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Watch, descendants
+from toolpost.errors import SetupError
+from toolpost.process import Child
+from toolpost.sandbox import Confinement, Sandbox
+from toolpost.sandbox.view import interpreter
+
+pytestmark = pytest.mark.anyio
+MIB = 1024 * 1024
+FENCE = 30
+
+
+@pytest.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    async with await Sandbox.open(state=str(tmp_path / "state")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> str:
+    (tmp_path / "workspace").mkdir()
+    return str(tmp_path / "workspace")
+
+
+def said(child: Child) -> str:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    return (child.stdout.tail + child.stderr.tail).decode()
+
+
+async def run(sandbox: Sandbox, argv: list[str], confinement: Confinement) -> tuple[int, str]:
+    child = await sandbox.spawn(argv, confinement)
+    async with asyncio.timeout(FENCE):
+        ending = await child.wait()
+    assert ending.code is not None
+    return ending.code, said(child)
+
+
+async def shell(sandbox: Sandbox, script: str, confinement: Confinement) -> tuple[int, str]:
+    return await run(sandbox, ["sh", "-c", script], confinement)
+
+
+@pytest.mark.req("FM-7")
+async def test_a_command_runs_cold_and_warm_alike(sandbox: Sandbox, workspace: str) -> None:
+    confinement = Confinement(write=(workspace,), environment={"GREETING": "good day"})
+    script = 'echo "$GREETING"; pwd; id -un; touch made; exit 3'
+    expected = 3, f"good day\n{workspace}\ntool\n"
+    assert await shell(sandbox, script, confinement) == expected
+    await sandbox.warm_up(confinement)
+    assert await shell(sandbox, script, confinement) == expected
+    made = (Path(workspace) / "made").stat()
+    assert made.st_uid == os.geteuid(), "what a tool writes belongs to the owner of the workspace"
+
+
+async def test_a_program_has_the_variables_it_was_granted_and_a_few_that_are_the_same_for_all(
+    sandbox: Sandbox,
+) -> None:
+    confinement = Confinement(environment={"A": "1"})
+    for warm in (False, True):
+        if warm:
+            await sandbox.warm_up(confinement)
+        _, text = await run(sandbox, ["env"], confinement)
+        names = {line.partition("=")[0] for line in text.splitlines()}
+        assert names - {"PWD"} == {"A", "PATH", "HOME", "LANG", "USER"}
+
+
+async def test_nothing_is_seen_but_the_system_and_what_was_granted(
+    sandbox: Sandbox, tmp_path: Path, workspace: str
+) -> None:
+    granted, other = tmp_path / "granted", tmp_path / "other"
+    for folder in (granted, other):
+        folder.mkdir()
+        (folder / "file").write_text("content")
+    confinement = Confinement(read=(str(granted),), write=(workspace,))
+    assert await shell(sandbox, f"ls {tmp_path}", confinement) == (0, "granted\nworkspace\n")
+    assert await shell(sandbox, f"cat {granted}/file", confinement) == (0, "content")
+    code, text = await shell(sandbox, f"touch {granted}/more", confinement)
+    assert code != 0
+    assert "Read-only" in text
+
+
+async def test_a_private_folder_that_is_granted_is_seen_whole(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    (private / "file").write_text("content")
+    (private / "file").chmod(0o600)
+    confinement = Confinement(read=(str(private),))
+    assert await shell(sandbox, f"cat {private}/file", confinement) == (0, "content")
+
+
+async def test_a_single_file_can_be_granted(sandbox: Sandbox, tmp_path: Path) -> None:
+    for name in ("granted", "changed", "other"):
+        (tmp_path / name).write_text("content")
+    granted, changed = str(tmp_path / "granted"), str(tmp_path / "changed")
+    confinement = Confinement(read=(granted,), write=(changed,), working_dir="/tmp")
+    script = f"ls {tmp_path}; cat {granted}; echo new > {changed}; echo new > {granted} || true"
+    code, text = await shell(sandbox, script, confinement)
+    assert (code, text.splitlines()[:2]) == (0, ["changed", "granted"])
+    assert (tmp_path / "changed").read_text() == "new\n"
+    assert (tmp_path / "granted").read_text() == "content"
+
+
+async def test_the_state_folder_is_hidden_wherever_it_lies(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "audit").write_text("records")
+    (tmp_path / "beside").write_text("")
+    confinement = Confinement(read=(str(tmp_path),))
+    code, text = await shell(sandbox, f"ls {tmp_path}; ls {tmp_path}/state", confinement)
+    assert (code, text) == (0, "beside\nstate\n")
+
+
+async def test_two_sandboxes_share_neither_their_temporary_files_nor_their_processes(
+    sandbox: Sandbox,
+) -> None:
+    confinement = Confinement()
+    first = await sandbox.spawn(["sh", "-c", "touch /tmp/mine; exec sleep 60"], confinement)
+    code, text = await shell(sandbox, "ls /tmp; grep -sl sleep /proc/[0-9]*/comm", confinement)
+    await first.kill()
+    assert (code, text) == (1, "")
+
+
+async def test_a_program_that_is_not_there_is_an_os_error(sandbox: Sandbox) -> None:
+    confinement = Confinement()
+    for warm in (False, True):
+        if warm:
+            await sandbox.warm_up(confinement)
+        with pytest.raises(FileNotFoundError):
+            await sandbox.spawn(["no-such-program"], confinement)
+
+
+async def test_descriptors_are_given_as_to_a_plain_child(sandbox: Sandbox) -> None:
+    confinement = Confinement()
+    script = "read line; echo out $line; echo err $line >&2; echo other $line >&{}"
+    for warm in (False, True):
+        if warm:
+            await sandbox.warm_up(confinement)
+        near, far = os.pipe()
+        back, back_end = os.pipe()
+        other, other_end = os.pipe()
+        os.write(far, b"word\n")
+        child = await sandbox.spawn(
+            ["bash", "-c", script.format(other_end)],
+            confinement,
+            stdin=near,
+            stdout=back_end,
+            stderr=back_end,
+            pass_fds=[other_end],
+        )
+        for number in (near, far, back_end, other_end):
+            os.close(number)
+        async with asyncio.timeout(FENCE):
+            assert (await child.wait()).code == 0
+        assert child.stdout is None
+        assert os.read(back, 100) == b"out word\nerr word\n"
+        assert os.read(other, 100) == b"other word\n"
+        os.close(back)
+        os.close(other)
+
+
+async def test_a_descriptor_can_get_another_number_inside(sandbox: Sandbox) -> None:
+    near, far = os.pipe()
+    child = await sandbox.spawn(["sh", "-c", "echo word >&7"], Confinement(), pass_fds={far: 7})
+    os.close(far)
+    async with asyncio.timeout(FENCE):
+        assert (await child.wait()).code == 0
+    assert os.read(near, 100) == b"word\n"
+    os.close(near)
+    with pytest.raises(ValueError, match="map them"):
+        await sandbox.spawn(["true"], Confinement(), pass_fds=[400])
+
+
+async def test_its_own_end_is_told_before_all_is_cleared_away(sandbox: Sandbox) -> None:
+    confinement = Confinement()
+    await sandbox.warm_up(confinement)
+    child = await sandbox.spawn(["sh", "-c", "sleep 60 & echo done; exit 4"], confinement)
+    async with asyncio.timeout(FENCE):
+        ending = await child.ended()
+        assert (ending.code, said(child)) == (4, "done\n")
+        assert (await child.wait()).code == 4
+
+
+async def test_a_warm_program_that_a_signal_ends_says_which(sandbox: Sandbox) -> None:
+    confinement = Confinement()
+    await sandbox.warm_up(confinement)
+    child = await sandbox.spawn(["sh", "-c", "kill -SEGV $$"], confinement)
+    async with asyncio.timeout(FENCE):
+        assert (await child.wait()).signal == signal.SIGSEGV
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_kill_leaves_nobody_behind(sandbox: Sandbox, warm: bool) -> None:
+    confinement = Confinement()
+    if warm:
+        await sandbox.warm_up(confinement)
+    script = "setsid sh -c 'sleep 600 & exec sleep 600' & trap '' TERM; echo up; exec sleep 600"
+    child = await sandbox.spawn(["sh", "-c", script], confinement)
+    assert child.stdout is not None
+    up = asyncio.get_running_loop().create_future()
+    child.stdout.on_data = lambda data: None if up.done() else up.set_result(data)
+    async with asyncio.timeout(FENCE):
+        assert said(child) or await up
+        with Watch(descendants(child.pid)) as watch:
+            assert len(watch.fds) >= 4
+            await child.kill()
+            assert watch.living() == set()
+
+
+@pytest.mark.req("FM-9", "NA-7")
+async def test_a_memory_bomb_ends_the_program_and_is_told(sandbox: Sandbox) -> None:
+    confinement = Confinement(memory=64 * MIB)
+    program = "x = [bytearray(b'x') * 2**24 for _ in range(20)]"
+    child = await sandbox.spawn([interpreter()[0], "-I", "-S", "-c", program], confinement)
+    async with asyncio.timeout(FENCE):
+        ending = await child.wait()
+    assert ending.code != 0
+    if "cgroup" in sandbox.about["layers"]:
+        assert sandbox.exceeded(child) == ("memory",)
+
+
+async def test_a_sandbox_that_waits_is_not_used_once_its_folder_is_another(
+    sandbox: Sandbox, workspace: str
+) -> None:
+    confinement = Confinement(write=(workspace,))
+    await sandbox.warm_up(confinement)
+    Path(workspace).rmdir()
+    Path(workspace).mkdir()
+    assert await shell(sandbox, "touch made", confinement) == (0, "")
+    assert (Path(workspace) / "made").exists()
+
+
+async def test_closing_ends_what_waits_and_leaves_no_group(tmp_path: Path) -> None:
+    async with await Sandbox.open() as sandbox:
+        await sandbox.warm_up(Confinement())
+        below = descendants(os.getpid())
+    with Watch(below) as watch:
+        assert watch.living(within=10) == set()
+    assert list(Path("/sys/fs/cgroup").rglob(f"toolpost+*+{os.getpid()}-*")) == []
+
+
+@pytest.mark.req("NA-10")
+async def test_a_folder_that_contains_something_precious_cannot_be_writable(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    home = os.path.realpath(Path.home())
+    for path in ("/", home, os.path.dirname(home), str(tmp_path), str(tmp_path / "state")):
+        with pytest.raises(SetupError):
+            sandbox.check(Confinement(write=(path,)))
+
+
+@pytest.mark.parametrize("path", ["/", "/proc", "/sys/kernel", "/dev", "a", "/tmp/../etc", "/no"])
+async def test_a_path_that_no_sandbox_can_show_is_refused(sandbox: Sandbox, path: str) -> None:
+    with pytest.raises(SetupError):
+        sandbox.check(Confinement(read=(path,)))
+
+
+async def test_a_symlink_to_something_precious_is_seen_through(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("/proc")
+    with pytest.raises(SetupError):
+        sandbox.check(Confinement(read=(str(tmp_path / "link"),)))
+
+
+async def test_a_link_laid_in_a_writable_folder_leads_no_grant_elsewhere(
+    sandbox: Sandbox, workspace: str
+) -> None:
+    confinement = Confinement(write=(workspace,), read=(f"{workspace}/data",))
+    (Path(workspace) / "data").mkdir()
+    sandbox.check(confinement)
+    await sandbox.warm_up(confinement)
+    assert (await shell(sandbox, "rmdir data || mv data old", confinement))[0] != 0
+    (Path(workspace) / "data").rmdir()
+    (Path(workspace) / "data").symlink_to("/etc")
+    with pytest.raises(SetupError):
+        await sandbox.spawn(["true"], confinement)
+
+
+async def test_many_calls_at_once_all_get_their_own(sandbox: Sandbox) -> None:
+    confinement = Confinement(memory=64 * MIB)
+    found = await asyncio.gather(*(shell(sandbox, f"echo {n}", confinement) for n in range(8)))
+    assert found == [(0, f"{n}\n") for n in range(8)]
+
+
+GATEWAY = """
+import asyncio, sys
+from toolpost.sandbox import Confinement, Sandbox
+
+async def main():
+    sandbox = await Sandbox.open()
+    await sandbox.warm_up(Confinement())
+    children = [await sandbox.spawn(["sleep", "600"], Confinement()) for _ in range(3)]
+    print("up", flush=True)
+    await children[0].wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_when_the_gateway_is_killed_nothing_of_its_sandboxes_is_left() -> None:
+    gateway = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", GATEWAY, stdout=asyncio.subprocess.PIPE
+    )
+    assert gateway.stdout is not None
+    async with asyncio.timeout(FENCE):
+        assert await gateway.stdout.readline() == b"up\n"
+        with Watch(descendants(gateway.pid)) as watch:
+            assert len(watch.fds) >= 9
+            gateway.kill()
+            await gateway.wait()
+            assert await watch.gone()
+    async with await Sandbox.open():  # the next one clears away the groups
+        assert list(Path("/sys/fs/cgroup").rglob(f"toolpost+*+{gateway.pid}-*")) == []
