@@ -1,0 +1,183 @@
+"""Shell tools: programs of this machine, run without a shell, confined unless the spec says not.
+
+Above: the road. Below: ``binding`` (what the spec says), ``filling`` (values into words),
+``grants`` (folders, environment), ``starting``, ``hearing`` (what the program writes), ``ending``
+(what its end means). A program runs if the config lists it, with the words of its template and no
+others. What cannot be confined as the spec asks is refused with the reason; it never runs with
+less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from toolpost.backends.shell.binding import Command, command_of
+from toolpost.backends.shell.ending import output_of
+from toolpost.backends.shell.filling import argv_from, text_from
+from toolpost.backends.shell.grants import Folders, Variables
+from toolpost.backends.shell.hearing import Heard
+from toolpost.backends.shell.starting import Confined, Plain, Start, Starter, not_started
+from toolpost.call import Call
+from toolpost.contracts import Declared, Health, Services
+from toolpost.errors import ConfigError, InvalidSpec, MissingPart
+from toolpost.options import Options, options_from
+from toolpost.plugins import SharedSandbox
+from toolpost.spec import Isolation, ToolSpec, shortened
+
+_HOMES: Final = {"process": "/nonexistent", "sandbox": "/tmp"}  # noqa: S108 - the sandbox's own
+_MOST_SHOWN: Final = 1000
+
+
+class ShellOptions(Options, frozen=True):
+    """``[backends.shell]``: the programs that tools may run, the folders in which these are found,
+    and the folders that every tool may use.
+    """
+
+    programs: tuple[str, ...] = ()
+    path: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
+class ShellBackend:
+    """Runs tools of kind ``shell``."""
+
+    options: ClassVar[type[Options]] = ShellOptions
+
+    def __init__(self, services: Services | None = None) -> None:
+        self._services = services or Services()
+        self._options = options_from(
+            self._services.settings.get("shell", {}), ShellOptions, "backend shell"
+        )
+        given = self._services.provide.get(SharedSandbox)
+        self._own = SharedSandbox()
+        self._sandbox = given if isinstance(given, SharedSandbox) else self._own
+
+    def bind(self, spec: ToolSpec, target: object | None) -> ShellHandle:
+        command = command_of(spec)
+        base = target.folder if isinstance(target, Declared) else None
+        isolation = spec.isolation or "sandbox"
+        given = self._options
+        folders = Folders(command, base=base, read=given.read, write=given.write)
+        basis = {
+            "PATH": os.pathsep.join(self._options.path),
+            "LANG": "C.UTF-8",
+            "HOME": _HOMES[isolation],
+        }
+        return ShellHandle(
+            command,
+            isolation=isolation,
+            program=self._program(spec, command.program, base),
+            folders=folders,
+            variables=Variables(command, self._services.secret, basis),
+            starter=Plain(spec)
+            if isolation == "process"
+            else Confined(spec, folders, self._sandbox),
+        )
+
+    async def close(self) -> None:
+        await self._own.close()
+
+    def _program(self, spec: ToolSpec, name: str, base: str | None) -> str:
+        """The file behind a name, which is looked up in fixed folders and never in the caller's."""
+        if "/" in name and not name.startswith("/"):
+            if base is None:
+                raise InvalidSpec(f"{spec.name!r}: name the program {name!r} by its whole path")
+            name = os.path.normpath(Path(base, name))
+        if name not in self._options.programs:
+            raise ConfigError(
+                f"{spec.name!r} runs {name!r}, which is not allowed here: add {name!r} to "
+                "'programs' in [backends.shell] of toolpost.toml"
+            )
+        found = shutil.which(name, path=os.pathsep.join(self._options.path))
+        if found is None:
+            looked = "" if "/" in name else f" (looked in {', '.join(self._options.path)})"
+            raise MissingPart(f"{spec.name!r}: there is no program {name!r}{looked}")
+        return found
+
+
+class ShellHandle:
+    """One program, ready: ``about`` says which, ``plan`` what a call would start."""
+
+    def __init__(
+        self,
+        command: Command,
+        *,
+        isolation: Isolation,
+        program: str,
+        folders: Folders,
+        variables: Variables,
+        starter: Starter,
+    ) -> None:
+        self._command = command
+        self._program = program
+        self._folders = folders
+        self._variables = variables
+        self._starter = starter
+        self.about: dict[str, Any] = {"isolation": isolation, "program": program}
+
+    async def run(self, call: Call) -> Any:
+        argv, stdin = self._argv(call), self._stdin(call)
+        place, environment = self._folders.working_dir(call), self._variables()
+        with _readable(stdin) as fd, Heard(call, most=call.spec.limits.output) as heard:
+            wanted = Start(
+                argv=argv,
+                working_dir=place,
+                environment=environment,
+                stdin=fd,
+                stdout=heard.stdout,
+                stderr=heard.stderr,
+            )
+            try:
+                child = await self._starter.start(wanted)
+            except OSError as exc:
+                raise not_started(exc, self._program) from exc
+            ending = await self._starter.ended(child, await heard.out(child))
+            return output_of(self._command, heard, ending, call=call)
+
+    def plan(self, call: Call) -> Mapping[str, Any]:
+        stdin = self._stdin(call)
+        plan = {
+            "argv": self._argv(call),
+            "working_dir": self._folders.working_dir(call),
+            "environment": self._variables.names,
+        }
+        return plan if stdin is None else {**plan, "stdin": shortened(stdin, _MOST_SHOWN)}
+
+    async def health(self) -> Health:
+        if not os.access(self._program, os.X_OK):
+            return Health(False, f"{self._program} cannot be run any more")
+        if (path := self._folders.missing()) is not None:
+            return Health(False, f"{path}, which the tool may use, does not exist")
+        problem = await self._starter.problem()
+        return Health(problem is None, problem)
+
+    async def close(self) -> None: ...
+
+    def _argv(self, call: Call) -> list[str]:
+        return [self._program, *argv_from(self._command.template[1:], call.arguments)]
+
+    def _stdin(self, call: Call) -> str | None:
+        word = self._command.stdin
+        return None if word is None else text_from(word, call.arguments)
+
+
+@contextlib.contextmanager
+def _readable(text: str | None) -> Iterator[int | None]:
+    """A descriptor with the text behind it: a file in memory, which nobody has to go on feeding."""
+    if text is None:
+        yield None
+        return
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(text.encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield fd
+    finally:
+        os.close(fd)

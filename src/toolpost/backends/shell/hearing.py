@@ -1,0 +1,136 @@
+"""Hearing a program out: what it writes is kept up to a bound, told while it runs, and at the bound
+the program is ended.
+
+Above: ``backend.py``. Below: ``process.py``, whose child it is. It refuses to know what the output
+means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Final, Self
+
+from toolpost.call import Call
+from toolpost.characters import stripped
+from toolpost.process import Child, Drain, Exit, unhurried
+from toolpost.spec import shortened
+
+_log = logging.getLogger("toolpost.tools")
+_EVERY: Final = 0.1
+"""Seconds between two pieces that a listener is told."""
+_LONGEST: Final = 16 * 1024
+"""Bytes of a line that is told before its end is there."""
+_MOST_MESSAGE: Final = 500
+
+
+class Heard:
+    """One run of a program; ``flooded`` names the stream that went over ``most`` bytes.
+
+    The pipes are made before the program is there, so that nothing of what it writes is missed:
+    ``stdout`` and ``stderr`` are its ends of them.
+    """
+
+    def __init__(self, call: Call, *, most: int) -> None:
+        self._most = most
+        self._child: Child | None = None
+        self._told = None if call.on_progress is None else _Telling(call)
+        self.output = bytearray()
+        self.flooded: str | None = None
+        self._drains: list[Drain] = []
+        self._ends: list[int] = []
+        self.stdout, self.stderr = self._pipe("stdout"), self._pipe("stderr")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._let_go()
+        for drain in self._drains:
+            drain.close()
+
+    async def out(self, child: Child) -> Exit:
+        """Wait for the end of the program and of all it started; a cancellation brings it about."""
+        self._child = child
+        self._let_go()
+        if self.flooded is not None:
+            child.kill_soon()
+        try:
+            ending = await child.wait()
+        except asyncio.CancelledError:
+            child.kill_soon()
+            await unhurried(child.exited)
+            raise
+        for drain in self._drains:
+            drain.read_now()
+        return ending
+
+    @property
+    def last_words(self) -> bytes:
+        """The end of what it wrote to standard error, or else to standard output."""
+        output, errors = self._drains
+        return errors.tail.strip() or output.tail.strip()
+
+    def _pipe(self, name: str) -> int:
+        reading, writing = os.pipe()
+        self._ends.append(writing)
+        drain = Drain(reading, asyncio.get_running_loop())
+        self._drains.append(drain)
+
+        def hear(data: bytes) -> None:
+            if self.flooded is not None or not data:
+                return
+            if name == "stdout":
+                self.output += data[: self._most - len(self.output)]
+            if drain.total > self._most:
+                self.flooded = name
+                if self._child is not None:
+                    self._child.kill_soon()
+            if self._told is not None:
+                self._told.hear(data, is_output=name == "stdout")
+
+        drain.on_data = hear
+        return writing
+
+    def _let_go(self) -> None:
+        """Close the program's ends here: theirs is the only one that counts."""
+        while self._ends:
+            os.close(self._ends.pop())
+
+
+class _Telling:
+    """Tells a listener whole lines, ten times a second at most: output as pieces of it, what goes
+    to standard error as messages.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._waiting = {True: bytearray(), False: bytearray()}
+        self._resting = False
+        self._loop = asyncio.get_running_loop()
+
+    def hear(self, data: bytes, *, is_output: bool) -> None:
+        self._waiting[is_output] += data
+        if not self._resting:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._resting = False
+        for is_output, waiting in self._waiting.items():
+            end = waiting.rfind(b"\n") + 1 or (len(waiting) if len(waiting) > _LONGEST else 0)
+            if end:
+                self._say(bytes(waiting[:end]).decode("utf-8", "replace"), is_output=is_output)
+                del waiting[:end]
+                self._resting = True
+        if self._resting:
+            self._loop.call_later(_EVERY, self._tell)
+
+    def _say(self, text: str, *, is_output: bool) -> None:
+        try:
+            if is_output:
+                self._call.partial(text)
+            elif lines := stripped(text).strip().splitlines():
+                self._call.progress(message=shortened(lines[-1], _MOST_MESSAGE))
+        except Exception:  # noqa: BLE001 - a listener's fault must not end the tool
+            _log.exception("a listener failed on what %s writes", self._call.tool)

@@ -1,0 +1,156 @@
+"""Starting a program: inside a sandbox, or as a plain child where the spec asks for no more.
+
+Above: ``backend.py``. Below: ``process.py``, and ``sandbox/``. What keeps a program from being
+started is told apart here: the arguments, the moment, or the set-up.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+import msgspec
+
+from toolpost import process
+from toolpost.backends.shell.grants import Folders
+from toolpost.errors import (
+    InvalidArguments,
+    MissingPart,
+    ResourceLimit,
+    SetupError,
+    Unavailable,
+)
+from toolpost.plugins import SharedSandbox
+from toolpost.process import Child, Exit
+from toolpost.sandbox import Confinement
+from toolpost.spec import ToolSpec
+
+_log = logging.getLogger("toolpost.tools")
+_NOT_NOW: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+_EXCEEDED: Final = {
+    "memory": "The program needed more memory than it may use. Try a smaller input.",
+    "processes": "The program wanted to start more processes than it may.",
+}
+_TOLD: Final = frozenset(
+    (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSYS)
+)
+"""Signals that are more likely than a program which ends with such a status by itself."""
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """One program to be started."""
+
+    argv: Sequence[str]
+    working_dir: str | None
+    environment: Mapping[str, str]
+    stdin: int | None
+    stdout: int
+    stderr: int
+
+
+class Starter(Protocol):
+    """Starts the program of one tool; ``ended`` says how it really ended, or which limit it met,
+    ``problem`` why it could not be started.
+    """
+
+    async def start(self, wanted: Start) -> Child: ...
+
+    async def ended(self, child: Child, ending: Exit) -> Exit: ...
+
+    async def problem(self) -> str | None: ...
+
+
+class Plain:
+    """``isolation: process``: it can be killed, and nothing keeps it from anything."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self._memory = spec.limits.memory
+
+    async def start(self, wanted: Start) -> Child:
+        return await process.spawn(
+            wanted.argv,
+            env=wanted.environment,
+            cwd=wanted.working_dir or "/",
+            memory=self._memory,
+            stdin=wanted.stdin,
+            stdout=wanted.stdout,
+            stderr=wanted.stderr,
+        )
+
+    async def ended(self, child: Child, ending: Exit) -> Exit:
+        return ending
+
+    async def problem(self) -> str | None:
+        return None
+
+
+class Confined:
+    """``isolation: sandbox``: what the spec does not grant, the program cannot do."""
+
+    def __init__(self, spec: ToolSpec, folders: Folders, shared: SharedSandbox) -> None:
+        self._name, self._open = spec.name, shared
+        self._confinement = Confinement(
+            read=folders.read,
+            write=folders.write,
+            egress=spec.egress,
+            memory=spec.limits.memory,
+            cpus=spec.limits.cpus,
+            tier=spec.tier,
+        )
+
+    async def start(self, wanted: Start) -> Child:
+        confinement = msgspec.structs.replace(
+            self._confinement,
+            environment=wanted.environment,
+            working_dir=wanted.working_dir,
+        )
+        try:
+            sandbox = await self._open()
+            return await sandbox.spawn(
+                wanted.argv,
+                confinement,
+                stdin=wanted.stdin,
+                stdout=wanted.stdout,
+                stderr=wanted.stderr,
+            )
+        except SetupError as missing:
+            _log.error("%s cannot be confined: %s", self._name, missing)
+            raise Unavailable(
+                missing.message, retryable=False, remedy="other_tool", effects="none"
+            ) from missing
+
+    async def ended(self, child: Child, ending: Exit) -> Exit:
+        if ending.code == 0 or ending.killed:
+            return ending
+        sandbox = await self._open()
+        for bound in sandbox.exceeded(child):
+            raise ResourceLimit(_EXCEEDED[bound], details={"limit": bound})
+        number = (ending.code or 0) - 128  # a sandbox can only tell of a signal as a shell does
+        return replace(ending, code=None, signal=number) if number in _TOLD else ending
+
+    async def problem(self) -> str | None:
+        try:
+            sandbox = await self._open()
+            sandbox.check(self._confinement)
+        except SetupError as missing:
+            return missing.message
+        return None
+
+
+def not_started(exc: OSError, program: str) -> Exception:
+    """What it means that the kernel would not start a program: nothing has happened."""
+    if exc.errno == errno.E2BIG:
+        return InvalidArguments(
+            "The arguments are too long for a command line. Ask for less at a time.",
+            effects="none",
+        )
+    if exc.errno in _NOT_NOW or isinstance(exc, ChildProcessError):
+        return Unavailable(
+            "The machine could not start another program just now. Try again later.",
+            effects="none",
+        )
+    return MissingPart(f"{program} cannot be started: {exc}")

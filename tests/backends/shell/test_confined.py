@@ -1,0 +1,272 @@
+"""Shell tools in their sandbox: what a spec does not grant, its program cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backends.shell.test_payloads import IMPOSSIBLE, LEADING, SYNTAX
+from tests.backends.shell.tools import PROGRAMS, executor, shell
+from tests.processes import running
+from toolpost import Result, Runtime, ToolSpec
+from toolpost.backends.shell.backend import ShellBackend
+from toolpost.contracts import Services
+from toolpost.errors import SetupError
+from toolpost.plugins import SharedSandbox
+from toolpost.sandbox import Confinement
+from toolpost.testing import check_backend
+
+pytestmark = pytest.mark.anyio
+
+SEED = """
+tools:
+  - name: dangerous_delete
+    description: Delete files
+    tool_type: shell
+    input_schema:
+      type: object
+      properties:
+        path: {type: string}
+    implementation_config:
+      command: "rm {path}"
+    metadata:
+      is_dangerous: true
+      requires_approval: true
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sandbox() -> None:
+    async def check() -> None:
+        shared = SharedSandbox()
+        try:
+            (await shared()).check(Confinement(tier=3, memory=100_000_000))
+        finally:
+            await shared.close()
+
+    try:
+        asyncio.run(check())
+    except SetupError as missing:
+        pytest.skip(f"no sandbox here: {missing}")
+
+
+def confined(command: Any, *required: str, **options: Any) -> ToolSpec:
+    return shell(command, *required, **{"isolation": None, **options})
+
+
+async def call(spec: ToolSpec, arguments: dict[str, Any] | None = None, **options: Any) -> Result:
+    async with executor(spec) as tools, asyncio.timeout(60):
+        return await tools.execute(spec.name, arguments or {}, **options)
+
+
+@pytest.mark.req("NA-7", "NA-11")
+async def test_a_tool_sees_the_folders_that_it_was_granted_and_no_others(tmp_path: Path) -> None:
+    for name in ("mine", "shown", "hidden"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    grants = {"write": [str(tmp_path / "mine")], "read": [str(tmp_path / "shown")]}
+    spec = confined(
+        ["sh", "-c", 'cat "$1"; echo new > "$1"', "sh", "{path}"],
+        "path",
+        exit_codes={"1": {"ok": True}, "2": {"ok": True}},
+        **grants,
+    )
+    outputs = {
+        name: (await call(spec, {"path": str(tmp_path / name / "file")})).output
+        for name in ("mine", "shown", "hidden")
+    }
+    assert outputs == {"mine": "mine", "shown": "shown", "hidden": ""}
+    left = {name: (tmp_path / name / "file").read_text() for name in outputs}
+    assert left == {"mine": "new\n", "shown": "shown", "hidden": "hidden"}
+
+
+@pytest.mark.req("NA-7", "NA-10")
+async def test_a_tool_has_no_network_and_nothing_of_our_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret-of-the-parent")
+    result = await call(confined(["sh", "-c", "cat /proc/net/route; env; pwd"]))
+    assert result.output is not None, result.error
+    assert "s3cret" not in result.output
+    assert len([line for line in result.output.splitlines() if "\t" in line]) == 1  # the heading
+    assert "HOME=/tmp" in result.output
+
+
+async def test_words_input_place_and_secrets_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "t0ken")
+    (tmp_path / "side").mkdir()
+    spec = confined(
+        ["sh", "-c", 'pwd; echo "$1 $TOKEN"; cat', "sh", "{word}"],
+        "word",
+        stdin="{word}!",
+        secrets=["TOKEN"],
+        write=[str(tmp_path)],
+    )
+    result = await call(spec, {"word": "a  b"}, working_dir=str(tmp_path / "side"))
+    assert result.output == f"{tmp_path / 'side'}\na  b t0ken\na  b!"
+
+
+@pytest.mark.req("FM-9", "NA-7")
+@pytest.mark.parametrize(
+    "flood", ["yes", "cat /dev/zero", "yes >&2", "head -c 1000000000 /dev/zero"]
+)
+async def test_a_flood_is_ended_at_the_cap(flood: str) -> None:
+    spec = ToolSpec.from_dict(
+        confined(["sh", "-c", flood], limits={"output": 100_000}, timeout=60).to_dict()
+    )
+    result = await call(spec)
+    assert result.error is not None
+    assert result.error.code == "OUTPUT_TOO_LARGE"
+
+
+async def test_a_lot_of_output_arrives_whole_from_its_first_byte() -> None:
+    spec = confined(["sh", "-c", "head -c 3000000 /dev/zero"])
+    async with executor(spec) as tools, asyncio.timeout(60):
+        for _ in range(3):  # cold, and handed over to one that waits
+            result = await tools.execute("it")
+            assert result.error is None or result.error.code == "OUTPUT_TOO_LARGE"
+    lines = confined(["sh", "-c", "i=0; while [ $i -lt 40000 ]; do echo $i; i=$((i+1)); done"])
+    async with executor(lines) as tools, asyncio.timeout(60):
+        for _ in range(3):
+            assert (await tools.execute("it")).output == "\n".join(map(str, range(40000)))
+
+
+@pytest.mark.req("NA-7", "FM-9")
+async def test_at_the_limit_and_on_a_cancel_the_whole_tree_is_killed() -> None:
+    tree = "echo begun; setsid sleep {0} & (sleep {0} &); trap '' TERM; sleep {0}; sleep {0}"
+    result = await call(confined(["sh", "-c", tree.format("621.5")], timeout=1))
+    assert result.error is not None
+    assert (result.error.code, result.error.effects) == ("TIMEOUT", "unknown")
+    assert running("sleep\x00621.5") == []
+    begun = asyncio.Event()
+    spec = confined(["sh", "-c", tree.format("622.5")])
+    async with executor(spec) as tools, asyncio.timeout(60):
+        run = asyncio.create_task(tools.execute("it", on_progress=lambda _: begun.set()))
+        await begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    assert running("sleep\x00622.5") == []
+
+
+async def test_a_signal_and_a_status_are_told_apart() -> None:
+    killed = (await call(confined(["sh", "-c", "kill -9 $$"]))).error
+    failed = (await call(confined(["sh", "-c", "echo no >&2; exit 3"]))).error
+    assert killed is not None
+    assert failed is not None
+    assert (killed.code, failed.code) == ("RESOURCE_LIMIT", "EXECUTION_ERROR")
+    assert failed.message == "The program ended with exit status 3: no"
+
+
+@pytest.mark.req("FM-9", "NA-7")
+async def test_a_program_that_eats_memory_meets_its_limit() -> None:
+    hungry = confined(
+        ["sh", "-c", "head -c 600000000 /dev/zero | tail -n 1 | wc -c; exit 1"],
+        limits={"memory": 100_000_000},
+    )
+    error = (await call(ToolSpec.from_dict(hungry.to_dict()))).error
+    assert error is not None
+    # a cgroup tells that it was the memory; without one the program itself fails to get any
+    told = error.code == "RESOURCE_LIMIT" and "memory" in error.message
+    assert told or "600000000" not in error.message
+
+
+@pytest.mark.req("NA-11")
+@pytest.mark.parametrize("grant", [{"write": ["/"]}, {"read": ["/proc"]}, {"read": ["/no/where"]}])
+async def test_what_cannot_be_confined_is_refused_with_the_reason(grant: Any) -> None:
+    spec = confined("ls", **grant)
+    result = await call(spec)
+    assert result.error is not None
+    assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "none")
+    assert grant.popitem()[1][0] in result.error.message
+    async with executor(spec) as tools:
+        assert not (await tools.health("it")).healthy
+
+
+async def test_a_program_that_the_sandbox_cannot_start_has_done_nothing(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_bytes(b"\x7fno")
+    (tmp_path / "odd").chmod(0o755)
+    spec = confined([str(tmp_path / "odd")], read=[str(tmp_path)])
+    async with executor(spec, programs=[str(tmp_path / "odd")]) as tools, asyncio.timeout(60):
+        result = await tools.execute("it")
+    assert result.error is not None
+    assert result.error.effects == "none" or result.error.code == "EXECUTION_ERROR"
+
+
+@pytest.mark.req("UX-8", "UX-7")
+async def test_the_yaml_of_the_seed_runs_as_it_stands_and_is_safe(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "old").write_text("")
+    (tmp_path / "work" / "kept").write_text("")
+    (tmp_path / "outside").write_text("")
+    (tmp_path / "tools.yaml").write_text(SEED)
+    (tmp_path / "toolpost.toml").write_text(
+        'watch = false\nguards = []\n[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+        '[backends.shell]\nprograms = ["rm"]\nwrite = ["work"]\n'
+    )
+    async with Runtime.open(tmp_path / "toolpost.toml") as tools, asyncio.timeout(60):
+        results = {
+            path: await tools.execute("dangerous_delete", {"path": path})
+            for path in ("-rf", "kept; rm old", str(tmp_path / "outside"), "old")
+        }
+        missing = await tools.execute("dangerous_delete", {})
+    assert {p: r.error and r.error.code for p, r in results.items()} == {
+        "-rf": "VALIDATION_ERROR",
+        "kept; rm old": "EXECUTION_ERROR",
+        str(tmp_path / "outside"): "EXECUTION_ERROR",
+        "old": None,
+    }
+    assert missing.error is not None
+    assert missing.error.message == "/path: is needed"
+    assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["kept"]
+    assert (tmp_path / "outside").exists()
+
+
+@pytest.mark.req("UX-7", "UX-8", "NA-10")
+async def test_no_payload_makes_rm_of_the_seed_remove_another_file(tmp_path: Path) -> None:
+    (tmp_path / "canary").write_text("alive")
+    spec = confined("rm {path}", "path", write=[str(tmp_path)])
+    # nothing that names another folder: that the sandbox holds is not what is tried here
+    payloads = [p for p in (*SYNTAX, *LEADING, *IMPOSSIBLE) if "/" not in p][::3]
+    codes: set[str] = set()
+    async with executor(spec, programs=["rm"]) as tools, asyncio.timeout(110):
+        for payload in payloads:
+            error = (await tools.execute("it", {"path": payload})).error
+            assert error is not None, payload
+            codes.add(error.code)
+    assert codes == {"EXECUTION_ERROR", "VALIDATION_ERROR"}
+    assert [p.name for p in tmp_path.iterdir()] == ["canary"]
+
+
+async def test_backends_that_are_given_a_sandbox_share_it_and_leave_it_open() -> None:
+    shared = SharedSandbox()
+    services = Services(
+        provide={SharedSandbox: shared}, settings={"shell": {"programs": list(PROGRAMS)}}
+    )
+    backend = ShellBackend(services)
+    handle = backend.bind(confined("pwd"), None)
+    assert (await handle.health()).healthy
+    await backend.close()
+    first = await shared()
+    assert await shared() is first
+    await shared.close()
+
+
+@pytest.mark.req("UX-3", "UX-10")
+@pytest.mark.parametrize("isolation", ["process", "sandbox"])
+async def test_shell_keeps_the_contract_of_backends(isolation: Any) -> None:
+    backend = ShellBackend(Services(settings={"shell": {"programs": ["printf", "sleep"]}}))
+    report = await check_backend(
+        backend,
+        shell("printf %s -- {text}", "text", isolation=isolation),
+        {"text": "hello"},
+        "--hello",
+        slow=(shell("sleep 60", name="slow", isolation=isolation), {}),
+    )
+    report.raise_if_failed()
+    assert report.outcome("timeout") == report.outcome("cancellation") == "passed"
