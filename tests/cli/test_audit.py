@@ -137,22 +137,27 @@ def test_attack_the_first_bad_record_is_named(project: Path) -> None:
 
 
 def test_an_export_can_be_proved_where_the_key_is(project: Path) -> None:
-    done = toolpost("audit", "export", "-o", "all.jsonl", cwd=project)
-    assert (done.returncode, "records written to all.jsonl" in done.stderr) == (0, True)
+    done = toolpost("audit", "export", "--format", "journal", "-o", "all.jsonl", cwd=project)
+    assert (done.returncode, "lines written to all.jsonl" in done.stderr) == (0, True)
     lines = (project / "all.jsonl").read_text().splitlines()
-    assert [json.loads(line)["number"] for line in lines] == list(range(1, len(lines) + 1))
+    assert json.loads(lines[0])["first"] == 1
     assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 0
     changed = lines[1].replace('"tool":"add"', '"tool":"sub"')
+    assert changed != lines[1]
     (project / "all.jsonl").write_text("\n".join([lines[0], changed, *lines[2:]]) + "\n")
     assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
     (project / "all.jsonl").write_text("rubbish\n")
     assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
+    done = toolpost("audit", "export", "--format", "journal", "--tool", "add", cwd=project)
+    assert (done.returncode, "leave out the filters" in done.stderr) == (2, True)
 
 
 def test_calls_are_exported_as_rows(project: Path) -> None:
     text = toolpost("audit", "export", "--format", "csv", cwd=project).stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["tool"] for row in rows] == ["add", "send", "no_such_tool"]
+    lines = toolpost("audit", "export", cwd=project).stdout.splitlines()
+    assert [json.loads(line)["tool"] for line in lines] == ["add", "send", "no_such_tool"]
     line = toolpost("audit", "export", "--tool", "send", cwd=project).stdout
     assert json.loads(line)["outcome"] == "done"
 

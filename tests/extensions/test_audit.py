@@ -27,8 +27,8 @@ from toolpost.contracts import Line, Walk
 from toolpost.digest import digest
 from toolpost.extensions.audit import Audit, AuditOptions
 from toolpost.ledger.opening import lines_of
-from toolpost.ledger.reading import AuditedCall, calls
-from toolpost.ledger.record import AuditRecord, Who, decode
+from toolpost.ledger.reading import AuditedCall, calls, records_of
+from toolpost.ledger.record import AuditRecord, Who
 from toolpost.ledger.scribe import BATCH
 from toolpost.ledger.verify import Proof, verify
 from toolpost.stores.memory import MemoryStore
@@ -56,8 +56,7 @@ class Book(MemoryStore):
         await super().append(lines)
 
     async def records(self) -> list[AuditRecord]:
-        found = [decode(line.body) async for line in lines_of(self)]
-        return [record for record in found if record is not None]
+        return [record async for record in records_of(lines_of(self))]
 
     async def calls(self) -> list[AuditedCall]:
         return [call async for call in calls(lines_of(self))]

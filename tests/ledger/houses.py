@@ -13,8 +13,8 @@ from toolpost import Executor, Registry, ToolFailed, tool
 from toolpost.extensions.audit import Audit, AuditOptions
 from toolpost.ledger.anchor import anchors
 from toolpost.ledger.opening import FOLDER, KEY, lines_of
-from toolpost.ledger.reading import AuditedCall, calls
-from toolpost.ledger.record import AuditRecord, decode
+from toolpost.ledger.reading import AuditedCall, calls, records_of
+from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.verify import Head, Proof, Verified, verify
 from toolpost.seal import verifiers
 from toolpost.stores.sqlite import SqliteStore
@@ -39,10 +39,14 @@ TOOLS = (add, send)
 
 @asynccontextmanager
 async def house(
-    folder: Path, *tools: Any, mode: str = "standard", **options: Any
+    folder: Path,
+    *tools: Any,
+    mode: str = "standard",
+    store_of: type[SqliteStore] = SqliteStore,
+    **options: Any,
 ) -> AsyncIterator[Executor]:
     """An executor whose calls are on the record in ``folder``."""
-    store = SqliteStore(folder / ".toolpost" / "store.db")
+    store = store_of(folder / ".toolpost" / "store.db")
     await store.open()
     around = surroundings(folder, records=store, journal=store, mode=mode)
     audit = Audit(around, AuditOptions(**options))
@@ -65,8 +69,7 @@ async def journal(folder: Path) -> AsyncIterator[SqliteStore]:
 
 async def records(folder: Path) -> list[AuditRecord]:
     async with journal(folder) as store:
-        found = [decode(line.body) async for line in lines_of(store)]
-    return [record for record in found if record is not None]
+        return [record async for record in records_of(lines_of(store))]
 
 
 async def audited(folder: Path) -> list[AuditedCall]:
@@ -92,7 +95,12 @@ def tamper(folder: Path, *statements: str, values: tuple[Any, ...] = ()) -> None
 
 
 def bodies(folder: Path) -> dict[int, bytes]:
+    """The lines, by the number of the last record in each."""
     connection = sqlite3.connect(folder / ".toolpost" / "store.db")
     found = dict(connection.execute("SELECT number, body FROM journal ORDER BY number").fetchall())
     connection.close()
     return found
+
+
+def written_over(folder: Path, number: int, body: bytes) -> None:
+    tamper(folder, "UPDATE journal SET body = ? WHERE number = ?", values=(body, number))

@@ -17,8 +17,10 @@ from tests.ledger.houses import audited, house, records, tamper, verified
 from toolpost.clock import SystemClock
 from toolpost.contracts import Line
 from toolpost.ledger.anchor import anchors, is_held
-from toolpost.ledger.opening import FOLDER, open_chain
-from toolpost.ledger.record import AuditRecord, decode, encode
+from toolpost.ledger.block import pack
+from toolpost.ledger.opening import FOLDER, lines_of, open_chain
+from toolpost.ledger.reading import records_of
+from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.writing import Chain
 from toolpost.stores.memory import MemoryStore
 
@@ -101,7 +103,7 @@ async def test_a_chain_that_was_tampered_with_is_left_alone_as_evidence(
     if attack == "cut":
         tamper(tmp_path, "DELETE FROM journal WHERE number > 3")
     elif attack == "edited":
-        tamper(tmp_path, "UPDATE journal SET body = x'7b7d' WHERE number = 12")
+        tamper(tmp_path, f"UPDATE journal SET body = x'7b7d' WHERE number = {anchor.number}")
     elif attack == "anchor":
         forged = msgspec.structs.replace(anchor, number=3)
         (state(tmp_path) / file).write_bytes(msgspec.json.encode(forged))
@@ -215,7 +217,7 @@ async def test_a_writer_that_died_before_its_anchor_followed_is_taken_up_where_i
     (tmp_path / "chain-000.json").write_bytes(old)
     again = await open_chain(tmp_path, store, SystemClock(), every=marks)
     assert again.anchor.writer == chain.anchor.writer
-    codes = [r.code for line in await store.read() if (r := decode(line.body)) and r.code]
+    codes = [r.code async for r in records_of(lines_of(store)) if r.code]
     assert codes == ["UNKNOWN"]
     again.release()
 
@@ -225,7 +227,8 @@ async def test_what_stands_behind_the_anchor_and_does_not_follow_is_left_alone(
 ) -> None:
     store = Shaky()
     chain = await open_chain(tmp_path, store, SystemClock())
-    await store.append([Line(chain.anchor.writer, 2, encode(record("call")))])
+    stray = pack([record("call")]).placed(writer=chain.anchor.writer, first=2, prev="", clock=0.0)
+    await store.append([Line(chain.anchor.writer, 2, stray)])
     chain.release()
     again = await open_chain(tmp_path, store, SystemClock())
     assert again.anchor.writer != chain.anchor.writer

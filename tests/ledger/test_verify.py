@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from zlib import adler32
 
 import msgspec
 import pytest
 
-from tests.ledger.houses import bodies, house, journal, records, tamper, verified
+from tests.ledger.houses import bodies, house, journal, records, tamper, verified, written_over
+from toolpost.clock import SystemClock
 from toolpost.ledger.anchor import anchors
-from toolpost.ledger.opening import FOLDER
-from toolpost.ledger.record import AuditRecord, decode, encode, link
+from toolpost.ledger.block import link
+from toolpost.ledger.opening import FOLDER, open_chain
+from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.verify import Problem, Verified
 
 pytestmark = pytest.mark.anyio
 
 
-async def written(folder: Path, calls: int = 8, **options: object) -> Verified:
-    """A closed audit of so many calls: start, the calls, a checkpoint."""
-    async with house(folder, **options) as tools:
+async def written(folder: Path, calls: int = 8, checkpoint: int = 1000) -> Verified:
+    """A closed audit of so many calls, a line for each: start, the calls, a checkpoint."""
+    async with journal(folder) as store:
+        chain = await open_chain(state(folder), store, SystemClock(), every=checkpoint)
         for i in range(calls):
-            await tools.execute("add", {"a": i, "b": 1})
+            chain.add([AuditRecord(kind="call", time=float(i), tool="add", call_id=str(i))])
+            await chain.write()
+        chain.checkpoint("closed")
+        await chain.write(clean=True)
+        chain.release()
     found = await verified(folder)
     assert found.ok
     return found
+
+
+def changed(body: bytes, **changes: object) -> bytes:
+    """A line whose one record says something else."""
+    block = msgspec.json.decode(body)
+    block["rows"][0] |= changes
+    return msgspec.json.encode(block)
 
 
 def first(found: Verified) -> tuple[int, str]:
@@ -40,17 +57,12 @@ def rechained(folder: Path, number: int, **changes: object) -> None:
     """Rewrite a record, and every link behind it: what a careful forger does."""
     kept, before = bodies(folder), ""
     for n in sorted(kept):
-        record = decode(kept[n])
-        assert record is not None
+        body = kept[n]
         if n >= number:
-            changed = changes if n == number else {}
-            record = msgspec.structs.replace(record, prev=before, **changed)
-            tamper(
-                folder, "UPDATE journal SET body = ? WHERE number = ?", values=(encode(record), n)
-            )
-            before = link(encode(record))
-        else:
-            before = link(kept[n])
+            body = changed(body, **(changes if n == number else {}))
+            body = msgspec.json.encode(msgspec.json.decode(body) | {"prev": before})
+            written_over(folder, n, body)
+        before = link(body)
 
 
 async def test_what_nobody_touched_is_proved_to_its_end(tmp_path: Path) -> None:
@@ -63,20 +75,14 @@ async def test_what_nobody_touched_is_proved_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [1, 2, 5, 9, 10])
 async def test_attack_an_edited_record_is_named(tmp_path: Path, number: int) -> None:
     await written(tmp_path)
-    body = bodies(tmp_path)[number]
-    record = decode(body)
-    assert record is not None
-    changed = encode(msgspec.structs.replace(record, time=record.time + 1))
-    tamper(tmp_path, "UPDATE journal SET body = ? WHERE number = ?", values=(changed, number))
+    written_over(tmp_path, number, changed(bodies(tmp_path)[number], time=77.0))
     assert first(await verified(tmp_path)) in ((number, "edited"), (number, "forged"))
 
 
 async def test_attack_an_edited_link_is_named(tmp_path: Path) -> None:
     await written(tmp_path)
-    record = decode(bodies(tmp_path)[5])
-    assert record is not None
-    changed = encode(msgspec.structs.replace(record, prev="0" * 64))
-    tamper(tmp_path, "UPDATE journal SET body = ? WHERE number = 5", values=(changed,))
+    block = msgspec.json.decode(bodies(tmp_path)[5])
+    written_over(tmp_path, 5, msgspec.json.encode(block | {"prev": "0" * 64}))
     assert first(await verified(tmp_path)) == (5, "edited")
 
 
@@ -198,15 +204,15 @@ async def test_attack_a_line_of_one_writer_given_to_another_is_found(tmp_path: P
     found = await verified(tmp_path)
     assert found.ok
     one_writer, two_writer = (head.writer for head in found.heads)
-    body = (await records(tmp_path))[1]
+    async with journal(tmp_path) as store:
+        line = (await store.read(writer=one_writer))[1]
     tamper(
         tmp_path,
-        "UPDATE journal SET body = ? WHERE number = 2 AND writer != ?",
-        values=(encode(body), body.writer),
+        "UPDATE journal SET body = ? WHERE number = 2 AND writer = ?",
+        values=(line.body, two_writer),
     )
     (problem,) = (await verified(tmp_path)).problems
-    assert (problem.number, problem.fault) == (2, "moved")
-    assert problem.writer in {one_writer, two_writer} - {body.writer}
+    assert (problem.writer, problem.number, problem.fault) == (two_writer, 2, "moved")
 
 
 async def test_attack_whatever_byte_is_changed_is_found(tmp_path: Path) -> None:
@@ -267,8 +273,7 @@ async def test_a_checkpoint_that_nobody_signed_does_not_begin_a_chain(tmp_path: 
 
 
 async def forged_beginning(folder: Path, cut: AuditRecord) -> None:
-    changed = encode(msgspec.structs.replace(cut, signature="AAAA"))
-    tamper(folder, "UPDATE journal SET body = ? WHERE number = ?", values=(changed, cut.number))
+    written_over(folder, cut.number, changed(bodies(folder)[cut.number], signature="AAAA"))
     for file in anchors(state(folder)):
         (state(folder) / file).unlink()
     assert first(await verified(folder)) == (cut.number, "forged")
@@ -277,3 +282,140 @@ async def forged_beginning(folder: Path, cut: AuditRecord) -> None:
 def test_a_problem_is_plain_data() -> None:
     problem = Problem("w", 3, "cut", "the tail is cut", 7)
     assert msgspec.to_builtins(problem)["fault"] == "cut"
+
+
+async def reads(folder: Path, number: int = 40) -> dict[str, Any]:
+    """A closed audit of so many reads: start, a block with all of them, a checkpoint."""
+    async with house(folder, seconds=60) as tools:
+        for i in range(number):
+            await tools.execute("add", {"a": i, "b": 1})
+    assert sorted(bodies(folder)) == [1, number + 1, number + 2]
+    block: dict[str, Any] = msgspec.json.decode(bodies(folder)[number + 1])
+    return block
+
+
+def rewritten(folder: Path, block: dict[str, Any], *, number: int = 41) -> None:
+    written_over(folder, number, msgspec.json.encode(block))
+
+
+def summed(block: dict[str, Any]) -> dict[str, Any]:
+    """With the checksums that the rows have now."""
+    return block | {"sums": [adler32(msgspec.json.encode(row)) for row in block["rows"]]}
+
+
+async def test_many_reads_share_a_line_and_are_proved(tmp_path: Path) -> None:
+    await reads(tmp_path)
+    found = await verified(tmp_path)
+    (head,) = found.heads
+    assert (found.records, head.first, head.number, head.signed) == (42, 1, 42, 42)
+    assert [r.number for r in await records(tmp_path)] == list(range(1, 43))
+
+
+@pytest.mark.parametrize("place", [0, 7, 39])
+@pytest.mark.parametrize("field", [1, 2, 3, 4])
+async def test_attack_a_record_edited_inside_a_block_is_named(
+    tmp_path: Path, place: int, field: int
+) -> None:
+    block = await reads(tmp_path)
+    block["rows"][place][field] = {1: "c", 2: 5.0, 3: 1e9, 4: {"a": 666}}[field]
+    rewritten(tmp_path, block)
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.fault, problem.last) == (2 + place, "edited", 0)
+
+
+@pytest.mark.parametrize("place", [0, 7, 39])
+async def test_attack_a_record_deleted_from_a_block_is_named(tmp_path: Path, place: int) -> None:
+    block = await reads(tmp_path)
+    del block["rows"][place]
+    rewritten(tmp_path, block)
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.fault) == (2 + place, "deleted")
+
+
+async def test_attack_a_record_put_into_a_block_is_named(tmp_path: Path) -> None:
+    block = await reads(tmp_path)
+    block["rows"].insert(10, ["[1]", "c", 1.0, 2.0, {}])
+    rewritten(tmp_path, block)
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.fault) == (12, "edited")
+
+
+async def test_attack_records_swapped_inside_a_block_are_named(tmp_path: Path) -> None:
+    block = await reads(tmp_path)
+    rows = block["rows"]
+    rows[3], rows[9] = rows[9], rows[3]
+    rewritten(tmp_path, block)
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.fault) == (5, "moved")
+
+
+def edit_shape(block: dict[str, Any]) -> None:
+    next(iter(block["shapes"].values()))["tool"] = "harmless"
+
+
+def edit_clock(block: dict[str, Any]) -> None:
+    block["clock"] += 3600
+
+
+def edit_row(block: dict[str, Any]) -> None:
+    block["rows"][5][4] = {"a": 666}
+
+
+@pytest.mark.parametrize("edit", [edit_shape, edit_clock, edit_row])
+async def test_attack_what_no_checksum_tells_is_named_as_one_of_the_block(
+    tmp_path: Path, edit: Callable[[dict[str, Any]], None]
+) -> None:
+    block = await reads(tmp_path)
+    edit(block)
+    rewritten(tmp_path, summed(block))
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.fault, problem.last) == (2, "edited", 41)
+    assert "up to 41" in problem.what
+
+
+@pytest.mark.parametrize("place", [0, 20, 39])
+async def test_attack_a_record_deleted_with_its_checksum_and_its_number_is_found(
+    tmp_path: Path, place: int
+) -> None:
+    block = await reads(tmp_path)
+    del block["rows"][place]
+    rewritten(tmp_path, summed(block))
+    assert first(await verified(tmp_path)) == (2, "edited")
+    tamper(tmp_path, "UPDATE journal SET number = 40 WHERE number = 41")
+    assert first(await verified(tmp_path)) == (41, "deleted")
+
+
+async def test_attack_a_block_that_became_rubbish_is_named(tmp_path: Path) -> None:
+    await reads(tmp_path)
+    written_over(tmp_path, 41, b"{}")
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.last, problem.fault) == (2, 41, "edited")
+
+
+async def test_attack_blocks_that_are_joined_do_not_step_over_what_was_known(
+    tmp_path: Path,
+) -> None:
+    """Every link fits again, but the line that was anchored, or proved earlier, is none."""
+    async with journal(tmp_path) as store:
+        chain = await open_chain(state(tmp_path), store, SystemClock())
+        for i in range(3):
+            chain.add([AuditRecord(kind="call", time=float(i), call_id=str(i))])
+            await chain.write()
+            if i == 1:
+                anchored = (state(tmp_path) / "chain-000.json").read_bytes()
+        chain.release()
+    (state(tmp_path) / "chain-000.json").write_bytes(anchored)
+    kept = bodies(tmp_path)
+    joined = msgspec.json.decode(kept[3])
+    joined["rows"] += msgspec.json.decode(kept[4])["rows"]
+    tamper(tmp_path, "DELETE FROM journal WHERE number = 3")
+    rewritten(tmp_path, summed(joined), number=4)
+    assert not (await verified(tmp_path)).ok
+
+
+async def test_what_is_in_a_block_twice_over_is_no_block(tmp_path: Path) -> None:
+    await reads(tmp_path)
+    written_over(tmp_path, 41, bodies(tmp_path)[1])
+    (problem,) = (await verified(tmp_path)).problems
+    assert (problem.number, problem.fault) == (2, "moved")
+    assert "stands record 1" in problem.what

@@ -76,3 +76,14 @@ async def test_what_no_store_can_take_is_refused() -> None:
         await store.append([Line("w", 0, b"x")])
     with pytest.raises(ConfigError, match="did you mean 'lines'"):
         MemoryStore.from_config({"line": 1}, Path())
+
+
+async def test_of_large_lines_fewer_are_kept() -> None:
+    store = MemoryStore(size=1000)
+    for number in range(1, 101):
+        await store.append([Line("w", number, b"x" * 100)])
+    kept = [line.number for line in await store.read()]
+    assert kept == list(range(kept[0], 101))
+    assert 10 <= len(kept) <= 20
+    await store.append([Line("w", 101, b"x" * 5000)])
+    assert [line.number for line in await store.read()] == [101]

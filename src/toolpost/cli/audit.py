@@ -38,9 +38,9 @@ from toolpost.config import find
 from toolpost.contracts import Line, Store
 from toolpost.errors import ConfigError
 from toolpost.ledger.anchor import anchors
+from toolpost.ledger.block import decode
 from toolpost.ledger.opening import FOLDER, KEY, lines_of
 from toolpost.ledger.reading import AuditedCall, Wanted, calls, csv_rows, last_calls, last_position
-from toolpost.ledger.record import decode
 from toolpost.ledger.verify import Head, Proof, Verified, verify
 from toolpost.runtime import Runtime
 from toolpost.seal import verifiers
@@ -212,9 +212,10 @@ def verify_(asked: Asked, *, file: Path | None, against: Path | None, as_json: b
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "csv"]),
+    type=click.Choice(["jsonl", "csv", "journal"]),
     default="jsonl",
-    help="jsonl: every record as it is, which `audit verify FILE` can prove. csv: a row per call.",
+    help="jsonl: a line per call. csv: a row per call. journal: everything as it was written, "
+    "which `audit verify FILE` can prove.",
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file to write."
@@ -236,7 +237,7 @@ def export(
 ) -> None:
     """Copy the audit: everything, or the calls that fit.
 
-    With filters, jsonl has a line per call, and is no longer something to prove.
+    With filters there is no journal: what is left of one is nothing to prove.
     """
     wanted = Wanted(
         tool=tool,
@@ -247,6 +248,9 @@ def export(
         until=until,
         text=text,
     )
+
+    if form == "journal" and wanted != Wanted():
+        raise click.UsageError("a journal is everything: leave out the filters, or use jsonl")
 
     async def work() -> int:
         async with _kept(asked) as kept:
@@ -259,11 +263,11 @@ def export(
 
     count = _run(asked, work())
     if output is not None:
-        err(f"{count} {'records' if form == 'jsonl' else 'lines'} written to {output}")
+        err(f"{count} {'lines' if form == 'journal' else 'calls'} written to {output}")
 
 
 async def _exported(store: Store, form: str, wanted: Wanted) -> AsyncIterator[str]:
-    if form == "jsonl" and wanted == Wanted():
+    if form == "journal":
         async for line in lines_of(store):
             yield line.body.decode() + "\n"
         return
@@ -318,11 +322,11 @@ async def _lines_in(file: Path) -> AsyncIterator[Line]:
     with file.open("rb") as opened:
         for position, text in enumerate(opened, start=1):
             body = text.rstrip(b"\n")
-            record = decode(body)
-            if record is None:
+            block = decode(body)
+            if block is None:
                 yield Line("", 0, body, position)
             else:
-                yield Line(record.writer, record.number, body, position)
+                yield Line(block.writer, block.last, body, position)
 
 
 def _heads(file: Path) -> list[Head]:

@@ -1,34 +1,35 @@
 """The audit: who called what, with which arguments, what was decided, what came of it.
 
-An observer. A call that only reads, of tier 0 or 1, is taken down when it is over and written in
-batches. Of everything else an *intent* is on the disk before the call goes on, and an outcome
-follows: no record, no run. Above: the executor. Below: ``ledger`` keeps the records and proves that
-they are as they were written, ``redact`` takes out what must not be kept.
+An observer. A call that only reads, of tier 0 or 1, is taken down in short when it is over and
+written in batches. Of everything else an *intent* is on the disk before the call goes on, and an
+outcome follows: no record, no run. Above: the executor. Below: ``ledger`` keeps the records and
+proves that they are as they were written, ``redact`` takes out what must not be kept.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import msgspec
 
 from toolpost.call import Call, Caller
-from toolpost.contracts import Ring, Road, Surroundings, Walk
+from toolpost.contracts import Opens, Ring, Road, Surroundings, Walk
 from toolpost.digest import digest
 from toolpost.errors import ConfigError, Unavailable
+from toolpost.ledger.block import Row, Shape
 from toolpost.ledger.opening import FOLDER, open_chain
 from toolpost.ledger.record import OK, AuditRecord, Who
 from toolpost.ledger.retention import prune
 from toolpost.ledger.scribe import BATCH, Scribe
 from toolpost.ledger.writing import CHECKPOINT_EVERY, Chain
 from toolpost.options import Options, options_from
-from toolpost.redact import redact, redact_text
+from toolpost.redact import clean_json, redact, redact_text
 from toolpost.result import Failure, Metadata, Result
 from toolpost.spec import ToolSpec
 
-_SCALARS: Final = frozenset(("string", "integer", "number", "boolean", "null"))
 _SHOWN: Final = 4096
 _MARGIN: Final = 4096
 """Characters beyond the shown ones that are searched too, so that no secret is cut in half."""
@@ -36,14 +37,20 @@ _STRUCTURED: Final = 262_144
 """Bytes of arguments above which only their digest and their size are kept."""
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
+_MOST_SHAPES: Final = 1024
+_SPLIT: Final = 8
+_APPROVED: Final = re.compile(
+    r"approval: (?:\S+ approved by|covered by \S+, given by) (.+)", re.DOTALL
+)
 _encode = msgspec.json.Encoder().encode
+_Raw = msgspec.Raw
 
 
 class AuditOptions(Options, frozen=True, kw_only=True):
     """What ``[extensions.audit]`` may say."""
 
     seconds: float = 0.2
-    buffer: int = 10_000
+    buffer: int = 20_000
     patience: float = 5.0
     checkpoint: int = CHECKPOINT_EVERY
     keep_days: float | None = None
@@ -67,6 +74,7 @@ class Audit:
             seconds=self._options.seconds,
             most=self._options.buffer,
             patience=self._options.patience,
+            tidy=tidied,
             tend=None if self._options.keep_days is None else self._pruned,
         )
         self._prune_at = 0.0
@@ -89,8 +97,11 @@ class Audit:
         return self._scribe.problem
 
     async def open(self) -> None:
-        """Close what dead writers left open now, and not with the first call."""
-        await self._scribe.open()
+        """Close what dead writers left open now, and not with the first call. If there has been
+        none yet, nothing is made.
+        """
+        if self._folder is None or self._folder.exists():
+            await self._scribe.open()
 
     async def close(self) -> None:
         await self._scribe.close()
@@ -113,25 +124,41 @@ class Audit:
     def _behind(self, tool: _Tool) -> Ring:
         """Taken down when the call is over: on the way there is time for little."""
         scribe, monotonic = self._scribe, self._around.clock.monotonic
-        append, pending, make = scribe.pending.append, scribe.pending, tool.whole
-        strict, flat = self._around.mode == "strict", _flat(tool.spec.input_schema)
+        append, pending, whole = scribe.pending.append, scribe.pending, tool.whole
+        strict, raws = self._around.mode == "strict", tool.raws
+        last: Any = None
+        shape: Shape | None = None
 
         async def ring(call: Call, call_next: Walk) -> Result:
+            nonlocal last, shape
             if strict and scribe.problem is not None:
                 self._refused(tool, call)
-            raw = None if flat else _snapshot(call.arguments)
+            sent = call.arguments
+            try:
+                raw = _encode(sent)  # now: a tool may change what it was given
+            except (TypeError, ValueError, RecursionError):
+                raw = _told(sent)
             began = monotonic()
             try:
                 result = await call_next(call)
             except BaseException:
-                raw = raw or _snapshot(call.arguments)
-                scribe.put(len(raw), make, call, raw, began, monotonic(), _GONE, None)
+                scribe.put(whole, call, raw, began, monotonic(), _GONE, None, size=len(raw))
                 raise
-            error = result.error
-            if error is not None and raw is None:  # its arguments may be anything
-                raw = _snapshot(call.arguments)
-            size = 0 if raw is None else len(raw)
-            append((None, size, make, call, raw, began, monotonic(), error, result.metadata))
+            about = result.metadata
+            if result.error is None and len(raw) <= _SHOWN:
+                alike = (
+                    call.tool, call.caller, call.session_id, call.grant, call.dry_run,
+                    about.attempts, about.cached, about.trail,
+                    raws and [name for name in raws if name in sent],
+                )  # fmt: skip
+                if alike != last:
+                    last, shape = (*alike[:7], [*about.trail], alike[8]), tool.shape(call, about)
+            else:
+                last = shape = None
+            if shape is not None:
+                append((shape, call.call_id, began, monotonic(), _Raw(raw)))
+            else:
+                scribe.put(whole, call, raw, began, monotonic(), result.error, about, size=len(raw))
             if len(pending) >= scribe.brim:
                 await scribe.press()
             return result
@@ -147,7 +174,7 @@ class Audit:
             raw, began = _snapshot(call.arguments), monotonic()
             ended: tuple[Failure | None, Metadata | None] = (_NOT_BEGUN, None)
             try:
-                written = await scribe.commit(len(raw), tool.intent, call, raw, began)
+                written = await scribe.commit(tool.intent, call, raw, began, size=len(raw))
                 if must and not written:
                     ended = (_NO_RECORD, None)
                     raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
@@ -156,16 +183,18 @@ class Audit:
                 ended = (result.error, result.metadata)
                 return result
             finally:
-                scribe.put(0, tool.outcome, call, began, monotonic(), *ended)
+                scribe.put(tool.outcome, call, began, monotonic(), *ended)
 
         return ring
 
     def _refused(self, tool: _Tool, call: Call) -> None:
         raw, now = _snapshot(call.arguments), self._around.clock.monotonic()
-        self._scribe.put(len(raw), tool.whole, call, raw, now, now, _NO_RECORD, None)
+        self._scribe.put(tool.whole, call, raw, now, now, _NO_RECORD, None, size=len(raw))
         raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
 
     async def _opened(self) -> Chain:
+        if isinstance(self._around.journal, Opens):  # before a key is made for what cannot be kept
+            await self._around.journal.open()
         return await open_chain(
             self._folder,
             self._around.journal,
@@ -206,22 +235,43 @@ class _Tool:
 
     def __init__(self, spec: ToolSpec, road: Road, around: Surroundings) -> None:
         self.spec = spec
+        self.raws = tuple(_raws(spec.input_schema))
+        """The parameters that are kept from being sanitized."""
         self._road, self._clock = road, around.clock
         self._digest = ""
         self._isolation: str | None = None
         self._whom: tuple[Caller, Who] | None = None
+        self._shapes: dict[Any, Shape] = {}
+
+    def shape(self, call: Call, about: Metadata) -> Shape | None:
+        """What a call that went well has in common with others like it; ``None``: nothing has."""
+        key = (
+            call.tool, call.caller, call.session_id, call.grant, call.dry_run, about.attempts,
+            about.cached, tuple(about.trail), *(name in call.arguments for name in self.raws),
+        )  # fmt: skip
+        try:
+            if key not in self._shapes:
+                if len(self._shapes) >= _MOST_SHAPES:
+                    self._shapes.clear()
+                same = self._same(call) | self._end(call, None, about, duration=None)
+                self._shapes[key] = Shape.of(AuditRecord(kind="call", **same))
+            return self._shapes[key]
+        except Exception:  # noqa: BLE001 - rings put anything into a trail; it is told at length
+            return None
 
     def whole(
         self,
         call: Call,
-        raw: bytes | None,
+        raw: bytes,
         began: float,
         ended: float,
         error: Failure | None,
         about: Metadata | None,
     ) -> AuditRecord:
         return AuditRecord(
-            kind="call", **self._asked(call, raw, began), **self._end(began, ended, error, about)
+            kind="call",
+            **self._asked(call, raw, began),
+            **self._end(call, error, about, duration=ended - began),
         )
 
     def intent(self, call: Call, raw: bytes, began: float) -> AuditRecord:
@@ -240,14 +290,24 @@ class _Tool:
             time=self._wall(ended),
             call_id=call.call_id,
             tool=self._name(call),
-            **self._end(began, ended, error, about, trail=call.trail),
+            **self._end(call, error, about, duration=ended - began),
         )
 
-    def _asked(self, call: Call, raw: bytes | None, began: float) -> dict[str, Any]:
-        exact, shown = _arguments(call, raw)
+    def _asked(self, call: Call, raw: bytes, began: float) -> dict[str, Any]:
+        try:
+            exact = digest(json.loads(raw))
+        except (ValueError, RecursionError):
+            exact = ""
         return {
+            **self._same(call),
             "time": self._wall(began),
             "call_id": call.call_id,
+            "arguments": _shown(raw),
+            "arguments_digest": exact,
+        }
+
+    def _same(self, call: Call) -> dict[str, Any]:
+        return {
             "session": call.session_id and _harmless(call.session_id),
             "caller": self._who(call.caller),
             "tool": self._name(call),
@@ -255,26 +315,21 @@ class _Tool:
             "tier": self.spec.tier,
             "effects": self.spec.effects,
             "isolation": self._isolated(),
-            "arguments": shown,
-            "arguments_digest": exact,
-            "grant": call.grant,
+            "raw": [name for name in self.raws if name in call.arguments],
+            "grant": call.grant and _harmless(call.grant),
             "dry_run": call.dry_run,
         }
 
     def _end(
-        self,
-        began: float,
-        ended: float,
-        error: Failure | None,
-        about: Metadata | None,
-        trail: list[str] | None = None,
+        self, call: Call, error: Failure | None, about: Metadata | None, *, duration: float | None
     ) -> dict[str, Any]:
-        steps = about.trail if about is not None else trail or []
+        trail = [_step(step) for step in (call.trail if about is None else about.trail)]
         end: dict[str, Any] = {
             "code": OK,
             "outcome": "none" if self.spec.effects == "read" else "done",
-            "duration_ms": round((ended - began) * 1000, 3),
-            "trail": [_step(step) for step in steps],
+            "duration_ms": None if duration is None else round(duration * 1000, 3),
+            "trail": trail,
+            "approver": _approver(trail),
             "attempts": 1 if about is None else about.attempts,
             "cached": about is not None and about.cached,
         }
@@ -317,12 +372,60 @@ class _Tool:
         return self._isolation
 
 
-def _flat(schema: Mapping[str, Any]) -> bool:
-    """Whether arguments that fit hold nothing that could be changed in place."""
-    properties = schema.get("properties", {})
-    return schema.get("additionalProperties") is False and all(
-        isinstance(one, Mapping) and one.get("type") in _SCALARS for one in properties.values()
-    )
+def tidied(rows: Sequence[Row], whole: bytes) -> Sequence[Row]:
+    """Rows of which nothing must be kept from the disk. ``whole`` is what all of them were sent:
+    mostly one look at it is enough.
+    """
+    if not rows or clean_json(whole.decode()):
+        return rows
+    if len(rows) == 1:
+        return [_tidied(rows[0])]
+    step = -(-len(rows) // _SPLIT)
+    parts = [rows[place : place + step] for place in range(0, len(rows), step)]
+    return [row for part in parts for row in tidied(part, b"\n".join([r[4] for r in part]))]
+
+
+def _tidied(row: Row) -> Row:
+    try:
+        sent = json.loads(bytes(row[4]))
+        shown = redact(sent)
+        return row if shown == sent else (*row[:4], _Raw(_encode(shown)), digest(sent))
+    except (ValueError, RecursionError):
+        return (*row[:4], _Raw(b'"(not shown)"'), "")
+
+
+def _raws(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The parameters that the schema calls raw, or something inside of them."""
+    for part in _reached(schema, schema, inside=False):
+        for name, inner in (part.get("properties") or {}).items():
+            if any(one.get("x-raw") is True for one in (part, *_reached(inner, schema))):
+                yield name
+
+
+def _reached(
+    schema: Any, root: Mapping[str, Any], *, inside: bool = True
+) -> Iterator[Mapping[str, Any]]:
+    """A schema, its alternatives, what it refers to; and the schemas of what is inside."""
+    waiting, seen = [schema], set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Mapping) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [other for key in ("allOf", "anyOf", "oneOf") for other in one.get(key) or ()]
+        reference = one.get("$ref")
+        if isinstance(reference, str) and reference.startswith(("#/$defs/", "#/definitions/")):
+            _, group, name = reference.split("/", 2)
+            waiting.append((root.get(group) or {}).get(name))
+        if inside:
+            waiting += [*(one.get("properties") or {}).values(), one.get("items")]
+
+
+def _approver(trail: Sequence[str]) -> str:
+    """Who said yes, as the approval put it into the trail."""
+    said = (match[1] for step in trail if (match := _APPROVED.fullmatch(step)))
+    return next(said, "")
 
 
 def _snapshot(arguments: Any) -> bytes:
@@ -344,17 +447,6 @@ def _told(arguments: Any) -> bytes:
         ).encode(errors="replace")
     except (TypeError, ValueError, RecursionError):
         return b'"(not JSON)"'
-
-
-def _arguments(call: Call, raw: bytes | None) -> tuple[str, Any]:
-    """The digest of the exact arguments, and what may be shown of them."""
-    if raw is None:
-        return digest(call.arguments), _shown_value(call.arguments)
-    try:
-        exact = digest(json.loads(raw))
-    except (ValueError, RecursionError):
-        exact = ""
-    return exact, _shown(raw)
 
 
 def _shown(raw: bytes) -> Any:

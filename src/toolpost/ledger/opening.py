@@ -16,7 +16,8 @@ import msgspec
 
 from toolpost.contracts import Clock, Journal, Line
 from toolpost.ledger.anchor import Anchor, Slot, free_slots, new_slot, new_writer
-from toolpost.ledger.record import UNKNOWN, AuditRecord, decode, link
+from toolpost.ledger.block import decode, link
+from toolpost.ledger.record import UNKNOWN, AuditRecord
 from toolpost.ledger.writing import CHECKPOINT_EVERY, Chain
 from toolpost.seal import Seal, Verifier, new_seal, open_seal, verifiers
 
@@ -24,7 +25,8 @@ _log = logging.getLogger("toolpost.audit")
 FOLDER: Final = "audit"
 """In the state folder: the key, the anchors, the archive."""
 KEY: Final = "audit"
-_PAGE: Final = 1000
+_PAGE: Final = 64
+"""Lines that are read at once: each may hold a thousand records."""
 
 
 async def lines_of(
@@ -173,16 +175,17 @@ async def _left_open(
     opened: dict[str, AuditRecord] = {}
     before = ""
     async for line in lines_of(journal, after=anchor.since, writer=anchor.writer):
-        record = decode(line.body)
-        if record is None or (before and record.prev != before):
+        block = decode(line.body)
+        if block is None or (before and block.prev != before):
             return None
         before = link(line.body)
         if line.number == anchor.number and before != anchor.link:
             return None
-        if record.kind == "intent":
-            opened[record.call_id] = record
-        else:
-            opened.pop(record.call_id, None)
+        for record in block.events():
+            if record.kind == "intent":
+                opened[record.call_id] = record
+            else:
+                opened.pop(record.call_id, None)
     return opened
 
 

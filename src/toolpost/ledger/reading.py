@@ -14,11 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from toolpost.contracts import Journal, Line
+from toolpost.ledger.block import decode
 from toolpost.ledger.opening import lines_of
-from toolpost.ledger.record import AuditRecord, decode
+from toolpost.ledger.record import AuditRecord
 
 OPEN: Final = "OPEN"
 """The code of a call that has not ended."""
+_WINDOW: Final = 16
+"""Lines at the end that are looked at first: some hold a thousand calls."""
 _OF_CALLS: Final = frozenset(("call", "intent", "outcome"))
 
 
@@ -45,7 +48,7 @@ class AuditedCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return OPEN if self.ended is None else self.ended.code
 
 
-_PLACE: Final = ("writer", "number", "prev", "kind", "time", "call_id", "tool")
+_PLACE: Final = ("writer", "number", "kind", "time", "call_id", "tool")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,12 +82,19 @@ def _flat(call: AuditedCall) -> str:
     return msgspec.json.encode(call.to_dict()).decode().lower()
 
 
+async def records_of(lines: AsyncIterable[Line]) -> AsyncIterator[AuditRecord]:
+    """Every record, each in its place; a line that is no block any more has none."""
+    async for line in lines:
+        if (block := decode(line.body)) is not None:
+            for record in block.records():
+                yield record
+
+
 async def calls(lines: AsyncIterable[Line]) -> AsyncIterator[AuditedCall]:
     """The calls in the order in which they ended, then those that are open."""
     opened: dict[str, AuditRecord] = {}
-    async for line in lines:
-        record = decode(line.body)
-        if record is None or record.kind not in _OF_CALLS:
+    async for record in records_of(lines):
+        if record.kind not in _OF_CALLS:
             continue
         if record.kind == "intent":
             opened[record.call_id] = record
@@ -96,7 +106,7 @@ async def calls(lines: AsyncIterable[Line]) -> AsyncIterator[AuditedCall]:
 
 async def last_calls(journal: Journal, number: int) -> list[AuditedCall]:
     """The last calls, oldest first, without reading what is long past."""
-    end, window = await last_position(journal), max(64, number * 4)
+    end, window = await last_position(journal), _WINDOW
     while True:
         start = max(0, end - window)
         found = [call async for call in calls(lines_of(journal, after=start))]
@@ -124,8 +134,8 @@ async def last_position(journal: Journal) -> int:
 
 COLUMNS: Final = (
     "time", "call_id", "tool", "code", "outcome", "caller", "user", "agent", "session", "tier",
-    "effects", "isolation", "duration_ms", "attempts", "cached", "dry_run", "grant", "arguments",
-    "arguments_digest", "spec", "message", "trail", "writer", "number",
+    "effects", "isolation", "duration_ms", "attempts", "cached", "dry_run", "grant", "approver",
+    "arguments", "raw", "arguments_digest", "spec", "message", "trail", "writer", "number",
 )  # fmt: skip
 
 

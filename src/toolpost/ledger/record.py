@@ -1,12 +1,11 @@
-"""One record of the audit, and the link that ties it to the one before.
+"""One record of the audit: what is known of a call, or of the chain itself.
 
-A record is a line of JSON. Its link is the SHA-256 of exactly those bytes, and the next record of
-the same writer carries it: whoever changes, drops or moves one breaks the link after it.
+Above: everything in this package. Below: nothing. How records are written down, many in a line, is
+``block.py``'s to know.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Final, Literal
 
 import msgspec
@@ -27,14 +26,13 @@ class Who(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``writer``, ``number`` and ``prev`` are its place in the chain, given when it is written."""
+    """``writer`` and ``number`` are its place: what it is given when it is written."""
 
     writer: str = ""
     number: int = 0
-    prev: str = ""
-    """The link of the record before."""
+    """Counts the records of its writer from 1."""
     kind: Kind
-    time: float
+    time: float = 0.0
     call_id: str = ""
     session: str | None = None
     caller: Who | None = None
@@ -48,6 +46,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """As they were sent, redacted and cut."""
     arguments_digest: str = ""
     """Of the exact arguments, as ``digest.py`` makes it."""
+    raw: list[str] = []
+    """Which of the arguments are raw: kept from being sanitized."""
     grant: str | None = None
     dry_run: bool = False
     code: str = ""
@@ -55,6 +55,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     outcome: str = ""
     """What is known of the effects: none, unknown, done."""
     message: str = ""
+    approver: str = ""
+    """Who approved it, and on which channel."""
     trail: list[str] = []
     """Which rings ran and what each said: the decisions."""
     details: Any = None
@@ -65,22 +67,6 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     key: str = ""
     signature: str = ""
     """Of a checkpoint: over the writer, the number and the link before it."""
-
-
-_decoder = msgspec.json.Decoder(AuditRecord)
-encode = msgspec.json.Encoder().encode
-
-
-def decode(body: bytes) -> AuditRecord | None:
-    """The record, or ``None`` if this is not one."""
-    try:
-        return _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def link(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
 
 
 def sealed_text(what: str, *parts: object) -> bytes:

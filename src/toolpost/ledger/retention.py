@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.contracts import Journal, Line, Prunes
+from toolpost.ledger.block import decode
 from toolpost.ledger.opening import lines_of
-from toolpost.ledger.record import decode
 from toolpost.ledger.writing import Chain
 
-_AT_ONCE: Final = 50_000
-"""Records that are dropped in one go; the rest waits for the next time."""
+_AT_ONCE: Final = 64 * 1024 * 1024
+"""Bytes that are dropped in one go; the rest waits for the next time."""
 
 
 async def prune(chain: Chain, journal: Journal, *, before: float, archive: Path | None) -> int:
-    """Drop the records of a chain from before a time; how many went."""
+    """Drop the lines of a chain from before a time; how many went."""
     if not isinstance(journal, Prunes):
         return 0
     old = await _old(chain, journal, before)
@@ -40,16 +40,18 @@ async def _old(chain: Chain, journal: Journal, before: float) -> Sequence[Line]:
     """The lines up to the last checkpoint from before that time, with nothing open among them."""
     oldest = min(chain.open.values(), default=chain.number + 1)
     lines: list[Line] = []
-    cut = 0
+    cut = size = 0
     async for line in lines_of(journal, writer=chain.anchor.writer):
         if line.number < chain.anchor.base:  # a crash kept it from being dropped the last time
             continue
-        record = decode(line.body)
-        enough = cut and len(lines) >= _AT_ONCE
-        if record is None or record.time >= before or line.number >= oldest or enough:
+        block = decode(line.body)
+        enough = cut and size >= _AT_ONCE
+        if block is None or block.time() >= before or line.number >= oldest or enough:
             break
         lines.append(line)
-        if record.kind == "checkpoint" and line.number <= chain.anchor.number:
+        size += len(line.body)
+        alone = block.alone()
+        if alone and alone.kind == "checkpoint" and line.number <= chain.anchor.number:
             cut = len(lines)
     return lines[:cut]
 

@@ -1,9 +1,10 @@
 """Takes records down as fast as they come, and writes them behind the caller's back — or, for who
 has to know, says when they are on the disk.
 
-Above: the audit's rings, which hand over what happened as it is; records are made of it here, in
-the background. Below: a chain. What cannot be written is kept, up to a bound, and sent again; what
-is beyond the bound is counted, and the count is a record too.
+Above: the audit's rings, which hand over what happened as it is: a call in short as a row, anything
+else as what a record is made of here, in the background. Below: a chain. What cannot be written is
+kept, up to a bound, and sent again; what is beyond the bound is counted, and the count is a record
+too. It refuses to know what must not be written: whoever makes it brings the function that says so.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from toolpost.contracts import Clock
+from toolpost.errors import ToolpostError
+from toolpost.ledger.block import Packed, Row, Told, pack
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.writing import Chain
 
@@ -23,18 +29,35 @@ BATCH: Final = 256
 _RETRY: Final = 1.0
 _HEAVY: Final = 65536
 """Bytes of arguments in a batch from which on another thread makes the records."""
+_LARGE: Final = 1024 * 1024
+"""… and from which on the rest waits for the next block."""
+_AT_ONCE: Final = 16_384
+"""Records that are written in one go: the more wait, the less each costs."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What may wait of arguments that are too long to be told in short."""
 
 Waiter = asyncio.Future[bool]
-Entry = tuple[Any, ...]
-"""A waiter or ``None``, how many bytes there are to look through, a function that makes a record,
-and what it makes it of."""
+Tidy = Callable[[Sequence[Row], bytes], Sequence[Row]]
+"""Takes out of rows what must not be written; their arguments are given as one text too."""
+
+
+class Untold(msgspec.Struct, frozen=True):
+    """What a record will be made of. ``size``: how many bytes there are to look through."""
+
+    make: Callable[..., AuditRecord]
+    of: tuple[Any, ...]
+    size: int = 0
+    waiter: Waiter | None = None
+
+
+Entry = Row | Untold
 
 
 class Scribe:
     """``problem`` says why nothing can be written right now.
 
-    Who has no time to ``put`` appends to ``pending``, and calls ``press`` if that is filled to the
-    ``brim``: to one while nothing is under way, then to a batch, then to the bound.
+    Who has no time to ``put`` appends a row to ``pending``, and calls ``press`` if that is filled
+    to the ``brim``: to one while nothing is under way, then to one batch after the other.
     """
 
     def __init__(
@@ -45,56 +68,61 @@ class Scribe:
         seconds: float,
         most: int,
         patience: float,
+        tidy: Tidy,
         tend: Callable[[Chain], Awaitable[object]] | None = None,
     ) -> None:
         self.pending: list[Entry] = []
         self.brim = 1
         self.problem: str | None = None
-        self._opening, self._clock, self._tend = opening, clock, tend
+        self._opening, self._clock, self._tidy, self._tend = opening, clock, tidy, tend
         self._seconds, self._most, self._patience = seconds, most, patience
         self._chain: Chain | None = None
-        self._lost = 0
+        self._lost = self._bytes = 0
         self._waiters: list[Waiter] = []
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def press(self) -> None:
-        """Something is there to be written: some time soon. If it is much, soon is now. Beyond the
-        bound the caller waits for room; if nothing can be written, what it brought is only counted.
+        """Something is there to be written: some time soon. If it is much, soon is now, and whoever
+        calls without a pause makes one. Beyond the bound the caller waits for room; if nothing can
+        be written, what it brought is only counted.
         """
         if self.brim == 1:
             self._soon()
             return
         self._now()
-        if len(self.pending) < self._most:
-            self.brim = self._most  # it is known now
-            return
-        if self.problem is not None:
-            self.pending.pop()
-            self._lost += 1
-            return
-        self._room.clear()
-        await self._room.wait()
+        if not self._full():
+            self.brim = min(len(self.pending) + BATCH, self._most)
+            await asyncio.sleep(0)
+        elif self.problem is not None:
+            self._drop()
+        else:
+            self._room.clear()
+            await self._room.wait()
 
-    def put(self, size: int, make: Callable[..., AuditRecord], *of: Any) -> None:
+    def put(self, make: Callable[..., AuditRecord], *of: Any, size: int = 0) -> None:
         """Hand a record over, for some time soon."""
-        if len(self.pending) >= self._most and self.problem is not None:
+        if self.problem is not None and self._full():
             self._lost += 1
             return
-        self.pending.append((None, size, make, *of))
+        self._bytes += size
+        self.pending.append(Untold(make, of, size))
         if self.brim == 1:
             self._soon()
+        if self._bytes >= _MOST_BYTES:
+            self.brim = 2  # the next read waits for room
 
-    async def commit(self, size: int, make: Callable[..., AuditRecord], *of: Any) -> bool:
+    async def commit(self, make: Callable[..., AuditRecord], *of: Any, size: int) -> bool:
         """Hand a record over, and wait until it is on the disk. ``False``: it is not."""
-        if len(self.pending) >= self._most and self.problem is not None:
+        if self.problem is not None and self._full():
             self._lost += 1
             self._now()
             await asyncio.sleep(0)  # so that whoever tries again and again lets it be written
             return False
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        self.pending.append((waiter, size, make, *of))
+        self._bytes += size
+        self.pending.append(Untold(make, of, size, waiter))
         self._now()
         await asyncio.wait((waiter,), timeout=self._patience)
         return waiter.done() and waiter.result()
@@ -128,6 +156,14 @@ class Scribe:
         if self._chain is not None:
             self._chain.release()
         self._chain, self.brim = None, 1
+
+    def _full(self) -> bool:
+        return len(self.pending) >= self._most or self._bytes >= _MOST_BYTES
+
+    def _drop(self) -> None:
+        last = self.pending.pop()
+        self._bytes -= last.size if isinstance(last, Untold) else 0
+        self._lost += 1
 
     def _soon(self) -> None:
         self.brim = BATCH
@@ -173,15 +209,43 @@ class Scribe:
 
     async def _write(self, chain: Chain) -> None:
         if not chain.waiting:
-            batch = self.pending[:BATCH]
-            records = await _made(batch, self._clock)
-            if self._lost:
-                records.append(self._lost_record())
-            chain.add(records)
-            del self.pending[: len(batch)]
-            self._waiters += [entry[0] for entry in batch if entry[0] is not None]
+            await self._gather(chain)
         await chain.write()
         self._answer(True)
+
+    async def _gather(self, chain: Chain) -> None:
+        while self.pending and chain.waiting < _AT_ONCE:
+            batch = _share(self.pending, chain.room)
+            chain.place(await self._packed(batch))
+            del self.pending[: len(batch)]
+            self._taken(batch)
+            if self.pending:
+                await asyncio.sleep(0)  # calls go on between two blocks
+        if self._lost:
+            chain.add([self._lost_record()])
+
+    def _taken(self, batch: Sequence[Entry]) -> None:
+        untold = [entry for entry in batch if type(entry) is Untold]
+        self._bytes -= sum(entry.size for entry in untold)
+        self._waiters += [entry.waiter for entry in untold if entry.waiter is not None]
+
+    async def _packed(self, batch: Sequence[Entry]) -> Packed:
+        rows: Sequence[Row] = [entry for entry in batch if type(entry) is tuple]
+        whole = b"\n".join([row[4] for row in rows])
+        work = partial(self._work, batch, rows, whole)
+        untold = 0 if len(rows) == len(batch) else sum(e.size for e in batch if type(e) is Untold)
+        return work() if len(whole) + untold <= _HEAVY else await asyncio.to_thread(work)
+
+    def _work(self, batch: Sequence[Entry], rows: Sequence[Row], whole: bytes) -> Packed:
+        rows = self._tidy(rows, whole)
+        if len(rows) == len(batch):
+            return pack(rows)
+        tidied = iter(rows)
+        told: list[Told] = [
+            _one(entry, self._clock) if isinstance(entry, Untold) else next(tidied)
+            for entry in batch
+        ]
+        return pack(told)
 
     def _lost_record(self) -> AuditRecord:
         lost, self._lost = self._lost, 0
@@ -200,10 +264,13 @@ class Scribe:
             self._room.set()
 
     def _fail(self, fault: Exception) -> None:
+        told = str(fault) or type(fault).__name__
         if self.problem is None:
-            _log.error("the audit cannot be written", exc_info=fault)
-        self.problem = str(fault) or type(fault).__name__
-        self._waiters += [entry[0] for entry in self.pending if entry[0] is not None]
+            trace = None if isinstance(fault, ToolpostError | OSError) else fault
+            _log.error("the audit cannot be written: %s", told, exc_info=trace)
+        self.problem = told
+        untold = [entry for entry in self.pending if isinstance(entry, Untold)]
+        self._waiters += [entry.waiter for entry in untold if entry.waiter is not None]
         self._answer(False)
 
     async def _sign(self) -> None:
@@ -218,19 +285,20 @@ class Scribe:
             _log.error("old records of the audit cannot be dropped", exc_info=fault)
 
 
-async def _made(batch: Sequence[Entry], clock: Clock) -> list[AuditRecord]:
-    def make() -> list[AuditRecord]:
-        return [_one(entry, clock) for entry in batch]
+def _share(pending: Sequence[Entry], room: int) -> Sequence[Entry]:
+    """As many of those that wait as make one block."""
+    batch, size = pending[:room], 0
+    if set(map(type, batch)) != {tuple}:
+        for place, entry in enumerate(batch, 1):
+            size += entry.size if isinstance(entry, Untold) else 0
+            if size > _LARGE:
+                return batch[:place]
+    return batch
 
-    if sum(entry[1] for entry in batch) > _HEAVY:
-        return await asyncio.to_thread(make)
-    return make()
 
-
-def _one(entry: Entry, clock: Clock) -> AuditRecord:
+def _one(entry: Untold, clock: Clock) -> AuditRecord:
     try:
-        record: AuditRecord = entry[2](*entry[3:])
-        return record
+        return entry.make(*entry.of)
     except Exception as fault:  # noqa: BLE001 - what cannot be told in full is told all the same
         _log.error("a record of the audit cannot be made in full", exc_info=fault)
         note = f"a call that cannot be told: {type(fault).__name__}"

@@ -1,8 +1,9 @@
 """Is the audit as it was written? The first record that is not is named, and what was done to it.
 
 Above: ``toolpost audit verify``. Below: the lines of a journal or of an exported file, the anchors,
-the keys. Per chain: every record says its own place; every link fits; every checkpoint's signature
-holds; and the chain reaches as far as its anchor says. It never repairs anything.
+the keys. Per chain: every block says its own place; every link fits; every checkpoint's signature
+holds; and the chain reaches as far as its anchor says. In a block that does not fit, checksums name
+the record; where they do not, the records of the block are named. It never repairs anything.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import msgspec
 
 from toolpost.contracts import Line
 from toolpost.ledger.anchor import Anchor
-from toolpost.ledger.record import AuditRecord, decode, link, sealed_text
+from toolpost.ledger.block import Block, decode, link, sums_of
+from toolpost.ledger.record import AuditRecord, sealed_text
 from toolpost.seal import Verifier
 
 Fault = Literal["edited", "deleted", "moved", "forged", "cut", "missing", "unreadable"]
@@ -28,6 +30,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: Fault
     what: str
     position: int = 0
+    """Of the line it stands in."""
+    last: int = 0
+    """If it cannot be told which one it is: it is one up to this."""
 
 
 class Head(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,9 +88,7 @@ async def verify(lines: AsyncIterable[Line], proof: Proof) -> Verified:
     earlier: dict[str, list[Head]] = {}
     for head in proof.earlier:
         earlier.setdefault(head.writer, []).append(head)
-    records = 0
     async for line in lines:
-        records += 1
         chain = chains.get(line.writer)
         if chain is None:
             chain = chains[line.writer] = _Reading(
@@ -99,7 +102,7 @@ async def verify(lines: AsyncIterable[Line], proof: Proof) -> Verified:
         chain.end()
         problems += chain.problems
     return Verified(
-        records=records,
+        records=sum(chain.count for chain in chains.values()),
         heads=tuple(chain.head() for chain in chains.values()),
         problems=tuple(sorted(problems, key=lambda p: (p.position or float("inf"), p.number))),
         unproven=tuple(text for chain in chains.values() for text in chain.unproven()),
@@ -110,8 +113,19 @@ def _gone(writer: str, number: int) -> Problem:
     return Problem(writer, 1, "missing", f"the whole chain is gone; it had {number} records")
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """Which records a line holds, and where it stands."""
+
+    first: int = 0
+    last: int = 0
+    position: int = 0
+
+    def named(self) -> str:
+        return "it" if self.first == self.last else f"one of the records up to {self.last}"
+
+
 class _Reading:
-    """One chain, read from its first record to its last. After the first problem no other is
+    """One chain, read from its first block to its last. After the first problem no other is
     looked for: everything behind it hangs in the air.
     """
 
@@ -119,12 +133,14 @@ class _Reading:
         self, writer: str, anchor: Anchor | None, earlier: list[Head], proof: Proof
     ) -> None:
         self.problems: list[Problem] = []
+        self.count = 0
         self._writer, self._anchor, self._proof = writer, anchor, proof
         self._known = {head.number: head.link for head in earlier}
         if anchor is not None and anchor.number:
             self._known[anchor.number] = anchor.link
-        self._count = self._first = self._number = self._signed = 0
-        self._position = self._before = self._doubt = 0
+        self._first = self._signed = 0
+        self._before = self._here = _Place()
+        self._doubt = False
         self._link = ""
         self._open: set[str] = set()
         self._keys: set[str] = set()
@@ -132,47 +148,47 @@ class _Reading:
     def read(self, line: Line) -> None:
         if self._proof.whole and self._anchor is not None and line.number < self._anchor.base:
             return  # retention was about to drop it
-        self._count += 1
+        block = decode(line.body)
+        self.count += 1 if block is None else len(block.rows)
         if self.problems:
             return
-        record = decode(line.body)
-        if record is None:
-            self._bad(line, "edited", "it is not a record any more")
-        elif (record.writer, record.number) != (line.writer, line.number):
-            owner = record.writer or "nobody"
-            self._bad(line, "moved", f"in its place stands record {record.number} of {owner}")
+        if block is None:
+            self._unreadable(line)
+        elif (block.writer, block.last) != (line.writer, line.number):
+            self._misplaced(line, block)
         elif not self._first:
-            self._first = line.number
-            self._begin(line, record)
+            self._first = block.first
+            self._begin(line, block)
         else:
-            self._follow(line, record)
-        if record is None or self.problems:
+            self._follow(line, block)
+        if block is None or self.problems:
             return
-        self._before, self._position = self._position, line.position
-        self._number, self._link = line.number, link(line.body)
-        self._signature(line, record)
+        self._before = self._here
+        self._here = _Place(block.first, block.last, line.position)
+        self._link = link(line.body)
+        for record in block.events():
+            self._event(line, block, record)
         self._witness(line)
-        self._count_open(record)
 
     def end(self) -> None:
         if self.problems:
             return
         reach = max(self._known, default=0)
         if self._doubt:  # nothing behind the broken link says which of the two was changed
-            self._edited(self._doubt)
-        elif self._proof.whole and reach > self._number:
-            gone = f"the tail is cut: records {self._number + 1} to {reach} are gone"
-            self._after(self._number + 1, "cut", gone)
+            self._edited(self._here)
+        elif self._proof.whole and reach > self._here.last:
+            gone = f"the tail is cut: records {self._here.last + 1} to {reach} are gone"
+            self._after(self._here.last + 1, "cut", gone)
         elif self._proof.whole and self._anchor is None and self._keys & self._proof.keys.keys():
             gone = "its anchor is gone: it cannot be said whether the tail is cut"
-            self._after(self._number, "missing", gone)
+            self._after(self._here.last, "missing", gone)
 
     def head(self) -> Head:
         return Head(
             writer=self._writer,
-            records=self._count,
+            records=self.count,
             first=self._first,
-            number=self._number,
+            number=self._here.last,
             link=self._link,
             signed=self._signed,
             open=len(self._open),
@@ -181,35 +197,45 @@ class _Reading:
     def unproven(self) -> Iterable[str]:
         if strange := sorted(self._keys - self._proof.keys.keys()):
             yield f"chain {self._writer} is signed by {', '.join(strange)}, not a key of this house"
-        elif not self._proof.whole and self._number > self._signed:
+        elif not self._proof.whole and self._here.last > self._signed:
             yield f"chain {self._writer}: nothing signs the records after {self._signed}"
 
-    def _begin(self, line: Line, record: AuditRecord) -> None:
-        if line.number == 1:
-            if record.prev:
-                self._bad(line, "edited", "it is the first, and claims to follow another")
+    def _begin(self, line: Line, block: Block) -> None:
+        alone = block.alone()
+        if block.first == 1:
+            if block.prev:
+                self._bad(line, "edited", "it is the first, and claims to follow another", number=1)
             return
         base = 1 if self._anchor is None else self._anchor.base
         archived = not self._proof.whole or self._anchor is None
-        if record.kind != "checkpoint" or not (archived or line.number == base):
-            what = f"records {base} to {line.number - 1} are gone"
+        signed = alone is not None and alone.kind == "checkpoint"
+        if not signed or not (archived or block.first == base):
+            what = f"records {base} to {block.first - 1} are gone"
             self._bad(line, "deleted", what, number=base)
 
-    def _follow(self, line: Line, record: AuditRecord) -> None:
-        if line.number > self._number + 1:
-            gone = f"record {self._number + 1} is"
-            if line.number > self._number + 2:
-                gone = f"records {self._number + 1} to {line.number - 1} are"
-            self._bad(line, "deleted", f"{gone} gone", number=self._number + 1)
-        elif line.number <= self._number:
-            self._bad(line, "moved", f"it stands after record {self._number}")
+    def _follow(self, line: Line, block: Block) -> None:
+        here = self._here.last
+        if block.first > here + 1:
+            gone = f"record {here + 1} is"
+            if block.first > here + 2:
+                gone = f"records {here + 1} to {block.first - 1} are"
+            self._bad(line, "deleted", f"{gone} gone", number=here + 1)
+        elif block.first <= here:
+            self._bad(line, "moved", f"it stands after record {here}", number=block.first)
         elif self._doubt:
-            # the record behind the doubtful pair vouches for the second: then it was the first
-            self._edited(self._doubt - 1 if record.prev == self._link else self._doubt)
-        elif record.prev != self._link:
-            self._doubt = line.number
+            # the block behind the doubtful pair vouches for the second: then it was the first
+            self._edited(self._before if block.prev == self._link else self._here)
+        elif (inside := _inside(block)) is not None:
+            number, fault, what = inside
+            self._bad(line, fault, what, number=number)
+        elif block.prev != self._link:
+            self._doubt = True
 
-    def _signature(self, line: Line, record: AuditRecord) -> None:
+    def _event(self, line: Line, block: Block, record: AuditRecord) -> None:
+        if record.kind == "intent":
+            self._open.add(record.call_id)
+        else:
+            self._open.discard(record.call_id)
         if record.key:
             self._keys.add(record.key)
         if record.kind != "checkpoint" or self._doubt:
@@ -217,48 +243,85 @@ class _Reading:
         verifier = self._proof.keys.get(record.key)
         if verifier is None:
             return
-        text = sealed_text("checkpoint", line.writer, line.number, record.prev)
-        if verifier.check(text, record.signature):
-            self._signed = max(self._signed, line.number - 1)  # itself it does not cover
-        elif line.number == self._first:
-            self._bad(line, "forged", "the chain begins with a checkpoint that nobody signed")
+        text = sealed_text("checkpoint", line.writer, record.number, block.prev)
+        if block.first == block.last and verifier.check(text, record.signature):
+            self._signed = max(self._signed, record.number - 1)  # itself it does not cover
+        elif record.number == self._first:
+            what = "the chain begins with a checkpoint that nobody signed"
+            self._bad(line, "forged", what, number=record.number)
         else:
             self._unsigned(line)
 
     def _witness(self, line: Line) -> None:
-        """What was known of this record outside the journal."""
+        """What was known of this block outside the journal."""
+        if self.problems:
+            return
+        if any(self._here.first <= number < line.number for number in self._known):
+            self._unsigned(line)  # a block ended there
         known = self._known.get(line.number)
         if known is None or self.problems:
             return
         if self._doubt:  # the second of the doubtful pair is vouched for, or it is not
-            self._edited(self._doubt - 1 if known == self._link else self._doubt)
+            self._edited(self._before if known == self._link else self._here)
         elif known == self._link:
             self._signed = line.number
         else:
             self._unsigned(line)
 
-    def _count_open(self, record: AuditRecord) -> None:
-        if record.kind == "intent":
-            self._open.add(record.call_id)
-        else:
-            self._open.discard(record.call_id)
+    def _unreadable(self, line: Line) -> None:
+        number = self._here.last + 1
+        what = "it is not a record any more"
+        if line.number > number:
+            what = f"what held the records {number} to {line.number} is not a block any more"
+        self._bad(line, "edited", what, number=number, last=line.number)
+
+    def _misplaced(self, line: Line, block: Block) -> None:
+        """Another block stands in its place, or it has more or fewer rows than it had."""
+        here = self._here.last
+        if block.writer == line.writer and block.first == here + 1 and block.sums:
+            number, fault, what = _inside(block) or (block.first, "edited", "it was changed")
+            self._bad(line, fault, what, number=number, last=line.number)
+            return
+        stands = f"in its place stands record {block.first} of {block.writer or 'nobody'}"
+        number = here + 1 if self._first else line.number
+        self._bad(line, "moved", stands, number=number, last=line.number)
 
     def _unsigned(self, line: Line) -> None:
-        first = self._signed + 1
         what = (
             f"it, or one up to record {line.number}, was rewritten with every link after it: what "
             f"was signed at record {line.number} is something else"
         )
-        self._bad(line, "forged", what, number=max(first, self._first))
+        first = max(self._signed + 1, self._first)
+        self._bad(line, "forged", what, number=first, last=line.number)
 
-    def _edited(self, number: int) -> None:
-        what = "it was changed after it was written: its link does not fit"
-        position = self._position if number == self._number else self._before
-        self.problems.append(Problem(self._writer, number, "edited", what, position))
+    def _edited(self, place: _Place) -> None:
+        what = f"{place.named()} was changed after it was written: its link does not fit"
+        last = 0 if place.first == place.last else place.last
+        self.problems.append(
+            Problem(self._writer, place.first, "edited", what, place.position, last)
+        )
 
     def _after(self, number: int, fault: Fault, what: str) -> None:
-        self.problems.append(Problem(self._writer, number, fault, what, self._position))
+        self.problems.append(Problem(self._writer, number, fault, what, self._here.position))
 
-    def _bad(self, line: Line, fault: Fault, what: str, *, number: int | None = None) -> None:
-        found = line.number if number is None else number
-        self.problems.append(Problem(self._writer, found, fault, what, line.position))
+    def _bad(self, line: Line, fault: Fault, what: str, *, number: int, last: int = 0) -> None:
+        last = 0 if last <= number else last
+        self.problems.append(Problem(self._writer, number, fault, what, line.position, last))
+
+
+def _inside(block: Block) -> tuple[int, Fault, str] | None:
+    """Which of the rows of a block does not have the checksum that it was written with."""
+    were, are = block.sums, sums_of(block)
+    if were == are:
+        return None
+    place = next((i for i, (a, b) in enumerate(zip(were, are, strict=False)) if a != b), None)
+    if place is None:  # all that are there are right
+        place = min(len(were), len(are))
+    number = block.first + place
+    if len(were) > len(are) and were[place + len(were) - len(are) :] == are[place:]:
+        return number, "deleted", "it is gone from its block"
+    if len(were) < len(are):
+        return number, "edited", "it stands in a block that had fewer records"
+    if sorted(were) == sorted(are):
+        return number, "moved", "it does not stand where it stood in its block"
+    return number, "edited", "it was changed after it was written: its checksum does not fit"

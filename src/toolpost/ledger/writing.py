@@ -1,8 +1,9 @@
-"""A chain as its one writer holds it: records get their place, go to the journal, and the anchor
-follows.
+"""A chain as its one writer holds it: records get their place in blocks, go to the journal, and the
+anchor follows.
 
 Above: the audit. Below: the journal, the anchor file, the seal. It refuses to know what a call is:
-it counts what was begun and what was ended by the names it is given.
+it counts what was begun and what was ended by the names it is given. The number of a line in the
+journal is that of the last record in it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from toolpost.contracts import Clock, Journal, Line
 from toolpost.ledger.anchor import Anchor, Slot
-from toolpost.ledger.record import AuditRecord, encode, link, sealed_text
+from toolpost.ledger.block import Packed, Told, link, pack
+from toolpost.ledger.record import AuditRecord, sealed_text
 from toolpost.seal import Seal
 
 _log = logging.getLogger("toolpost.audit")
 CHECKPOINT_EVERY: Final = 1000
+_MOST_ROWS: Final = 1024
+_MARK_EVERY: Final = 16
+"""Checkpoints between two marks: as much may have to be read after a crash."""
 
 
 class Chain:
@@ -40,6 +43,7 @@ class Chain:
     ) -> None:
         self.anchor, self.slot = anchor, slot
         self.number, self.link = anchor.number, anchor.link
+        self._sent = anchor.number
         self.open: dict[str, int] = {}
         """Calls that were begun and not ended → the number of their intent."""
         self._journal, self._seal, self._clock = journal, seal, clock
@@ -51,7 +55,12 @@ class Chain:
     @property
     def waiting(self) -> int:
         """How many records have their place and are not in the journal yet."""
-        return len(self._unsent)
+        return self.number - self._sent
+
+    @property
+    def room(self) -> int:
+        """How many records fit into the next block."""
+        return max(1, min(self._every - self._since_checkpoint, _MOST_ROWS))
 
     def begin(self) -> None:
         """Say who goes on with it, and which key signs from here on."""
@@ -60,25 +69,30 @@ class Chain:
             [AuditRecord(kind="start", time=self._clock.time(), note=note, key=self._seal.key)]
         )
 
-    def add(self, records: Iterable[AuditRecord]) -> None:
+    def add(self, told: Sequence[Told]) -> None:
         """Give records their place; ``write`` brings them to the journal."""
-        for record in records:
-            self._place(record)
-            if self._since_checkpoint >= self._every:
-                self.checkpoint()
+        while told:
+            some = told[: self.room]
+            self.place(pack(some))
+            told = told[len(some) :]
+
+    def place(self, packed: Packed) -> None:
+        """The same for what has been packed already, if there is room for it."""
+        self._place(packed)
+        if self._since_checkpoint >= self._every:
+            self.checkpoint()
 
     def checkpoint(self, note: str = "") -> None:
         """A signature over everything up to here."""
         text = sealed_text("checkpoint", self.anchor.writer, self.number + 1, self.link)
-        self._place(
-            AuditRecord(
-                kind="checkpoint",
-                time=self._clock.time(),
-                note=note,
-                key=self._seal.key,
-                signature=self._seal.sign(text),
-            )
+        signed = AuditRecord(
+            kind="checkpoint",
+            time=self._clock.time(),
+            note=note,
+            key=self._seal.key,
+            signature=self._seal.sign(text),
         )
+        self._place(pack([signed]))
         self._since_checkpoint = 0
 
     async def write(self, *, clean: bool = False) -> None:
@@ -89,8 +103,10 @@ class Chain:
         if lines:
             await self._journal.append(lines)
             del self._unsent[: len(lines)]
+            self._sent = lines[-1].number
             await self._mark(lines)
-            self._moved(number=lines[-1].number, link=link(lines[-1].body), clean=clean)
+            last = self.link if self._sent == self.number else link(lines[-1].body)
+            self._moved(number=self._sent, link=last, clean=clean)
 
     def keep_from(self, number: int) -> None:
         """What is before this number is about to be dropped."""
@@ -100,25 +116,24 @@ class Chain:
         if self.slot is not None:
             self.slot.release()
 
-    def _place(self, record: AuditRecord) -> None:
-        number = self.number + 1
-        placed = msgspec.structs.replace(
-            record, writer=self.anchor.writer, number=number, prev=self.link
-        )
-        body = _encoded(placed)
-        self._unsent.append(Line(self.anchor.writer, number, body))
-        self.number, self.link = number, link(body)
-        self._since_checkpoint += 1
-        if record.kind == "intent":
-            self.open[record.call_id] = number
-        elif record.kind in ("outcome", "call"):
-            self.open.pop(record.call_id, None)
+    def _place(self, packed: Packed) -> None:
+        first = self.number + 1
+        clock = self._clock.time() - self._clock.monotonic()
+        body = packed.placed(writer=self.anchor.writer, first=first, prev=self.link, clock=clock)
+        self.number, self.link = self.number + packed.number, link(body)
+        self._unsent.append(Line(self.anchor.writer, self.number, body))
+        self._since_checkpoint += packed.number
+        for place, record in packed.events:
+            if record.kind == "intent":
+                self.open[record.call_id] = first + place
+            elif record.kind in ("outcome", "call"):
+                self.open.pop(record.call_id, None)
 
     async def _mark(self, lines: list[Line]) -> None:
         """Now and then, remember where in the journal the chain stands: who takes it up after a
         crash looks for open calls from the last mark before the oldest of them.
         """
-        if lines[-1].number - self._marks[-1][0] >= self._every:
+        if lines[-1].number - self._marks[-1][0] >= self._every * _MARK_EVERY:
             head = await self._journal.head(self.anchor.writer)
             if head is not None:
                 self._marks.append((head.number, head.position))
@@ -153,22 +168,3 @@ class Chain:
             if not self._deaf:
                 _log.error("the audit's anchor %s cannot be written: %s", self.slot.path, fault)
             self._deaf = True
-
-
-def _encoded(record: AuditRecord) -> bytes:
-    """Whatever somebody put into a record, the chain goes on."""
-    try:
-        return encode(record)
-    except (TypeError, ValueError, RecursionError) as fault:
-        return encode(
-            AuditRecord(
-                writer=record.writer,
-                number=record.number,
-                prev=record.prev,
-                kind=record.kind,
-                time=record.time,
-                call_id=record.call_id,
-                code=record.code,
-                note=f"the rest of it cannot be written: {type(fault).__name__}",
-            )
-        )

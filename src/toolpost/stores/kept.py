@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from toolpost.contracts import Line
-from toolpost.errors import Conflict, InvalidArguments
+from toolpost.errors import ConfigError, Conflict, InvalidArguments
 
 SPACE_BYTES: Final = 200
 KEY_BYTES: Final = 2000
@@ -87,3 +88,11 @@ def unwritten(lines: Iterable[Line], there: Mapping[tuple[str, int], bytes]) -> 
         elif body != line.body:
             raise Conflict(f"The journal has another line {line.number} of this writer already.")
     return list(fresh.values())
+
+
+def unwritable(folder: Path, why: str) -> ConfigError:
+    """A folder in which a store cannot be made: where, why, and what to do about it."""
+    return ConfigError(
+        f'nothing can be kept in {folder}: {why}. Say in the config state = "…" for another '
+        'folder, or store = { kind = "memory" } to keep nothing'
+    )

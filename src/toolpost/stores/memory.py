@@ -1,7 +1,7 @@
 """A store that forgets: for tests, and for programs that keep nothing.
 
-What has ended is removed as new records come, and of the journal the last lines are kept, so that
-a program that runs for months does not grow.
+What has ended is removed as new records come, and of the journal the last lines are kept, as many
+as fit, so that a program that runs for months does not grow.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _Ending = tuple[float, int, str, str]
 """When it ends, the version that does, its space and key."""
 _SWEEP_MOST: Final = 8
 _CROWD: Final = 1024
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of the journal: some lines hold a thousand records."""
 
 
 class MemoryOptions(Options, frozen=True, kw_only=True):
@@ -44,18 +46,23 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class MemoryStore:
-    """Records and a journal in this process; of the journal at least the last ``lines``."""
+    """Records and a journal in this process; of the journal at least the last ``lines``, or those
+    that have ``size`` bytes if that is less.
+    """
 
     volatile = True  # nothing of it can be held against what was signed elsewhere
 
-    def __init__(self, *, clock: Clock | None = None, lines: int = 100_000) -> None:
+    def __init__(
+        self, *, clock: Clock | None = None, lines: int = 100_000, size: int = _MOST_BYTES
+    ) -> None:
         self._clock = clock or SystemClock()
-        self._most = lines
+        self._most, self._most_bytes = lines, size
         self._records: dict[str, dict[str, _Kept]] = {}
         self._versions = count(1)
         self._ending: list[_Ending] = []
         self._crowded = _CROWD
         self._lines: list[Line] = []
+        self._bytes = 0
         self._positions = count(1)
         self._numbers: dict[tuple[str, int], bytes] = {}
         self._heads: dict[str, Line] = {}
@@ -117,12 +124,16 @@ class MemoryStore:
         for line in unwritten(lined(lines), self._numbers):
             placed = msgspec.structs.replace(line, position=next(self._positions))
             self._lines.append(placed)
+            self._bytes += len(line.body)
             self._numbers[line.writer, line.number] = line.body
             head = self._heads.get(line.writer)
             if head is None or head.number < line.number:
                 self._heads[line.writer] = placed
-        if len(self._lines) > 2 * self._most:  # now and then many, so that each costs little
+        # now and then many, so that each costs little
+        if len(self._lines) > 2 * self._most:
             self._forget(self._lines[: -self._most or None])
+        if self._bytes > 2 * self._most_bytes:
+            self._forget(self._oldest(self._bytes - self._most_bytes))
 
     async def read(
         self, *, after: int = 0, limit: int = 1000, writer: str | None = None
@@ -182,8 +193,17 @@ class MemoryStore:
         kept = self._records.get(space, {}).get(key)
         return kept is None or kept.version != version
 
+    def _oldest(self, size: int) -> Sequence[Line]:
+        """The oldest lines that have so many bytes together; never the last one."""
+        for place, line in enumerate(self._lines[:-1]):
+            if size <= 0:
+                return self._lines[:place]
+            size -= len(line.body)
+        return self._lines[:-1]
+
     def _forget(self, lines: Sequence[Line]) -> None:
         gone = {line.position for line in lines}
         self._lines = [line for line in self._lines if line.position not in gone]
         for line in lines:
             del self._numbers[line.writer, line.number]
+            self._bytes -= len(line.body)

@@ -268,12 +268,13 @@ def _scan(
 
 def _append(lines: Sequence[Line], connection: sqlite3.Connection) -> None:
     there: dict[tuple[str, int], bytes] = {}
-    for line in lines:
-        row = connection.execute(
-            "SELECT body FROM journal WHERE writer = ? AND number = ?", (line.writer, line.number)
-        ).fetchone()
-        if row is not None:
-            there[line.writer, line.number] = row[0]
+    for writer in {line.writer for line in lines}:
+        numbers = [line.number for line in lines if line.writer == writer]
+        rows = connection.execute(  # mostly none: a line comes again only after a fault
+            "SELECT number, body FROM journal WHERE writer = ? AND number BETWEEN ? AND ?",
+            (writer, min(numbers), max(numbers)),
+        )
+        there |= {(writer, number): body for number, body in rows}
     connection.executemany(
         "INSERT INTO journal (writer, number, body) VALUES (?, ?, ?)",
         [(line.writer, line.number, line.body) for line in unwritten(lines, there)],

@@ -8,6 +8,7 @@ messages go to models: what is wrong, but no paths; the log has those.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.errors import ConfigError, ToolpostError, Unavailable
+from toolpost.stores.kept import unwritable
 
 _log = logging.getLogger("toolpost.store")
 
@@ -162,14 +164,22 @@ class File:
 
 def _make(path: Path) -> None:
     """For its owner alone: what is kept tells who did what."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    except FileExistsError:
+        if path.parent.is_dir():
+            return
+        raise unwritable(path.parent, "it is no folder") from None
+    except OSError as fault:
+        if fault.errno == errno.ENOSPC:  # that passes, and is no fault of the config
+            raise
+        raise unwritable(path.parent, fault.strerror or str(fault)) from fault
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

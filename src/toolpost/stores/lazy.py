@@ -1,0 +1,155 @@
+"""A store that is opened by the first who needs it, and by nobody before.
+
+Above: the wiring, which hands it to the rings. Below: any store. A program that only looks at its
+tools makes no folder and asks no server. What goes wrong with the opening is in ``problem``, for
+people, and is tried again with the next use; who needed the store hears that it is unavailable. It
+refuses to know what is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolpost.contracts import Health, Line, Prunes, Record, Store
+from toolpost.errors import CallError, SetupError, ToolpostError, Unavailable
+from toolpost.stores.kept import unwritable
+
+_log = logging.getLogger("toolpost.store")
+
+
+class LazyStore:
+    """``problem`` says why it could not be opened the last time that was tried.
+
+    It is opened once, however many want it at once, and not again after its end. A process that
+    was forked off is refused: what is open stayed with its parent.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.path: Path | None = getattr(store, "path", None)
+        """The file it makes when it is opened, if that is what it does."""
+        self.volatile: bool = getattr(store, "volatile", False)
+        self.problem: str | None = None
+        self._turn = asyncio.Lock()
+        self._home: int | None = None
+        """The process that has opened it."""
+        self._closed = False
+        if isinstance(store, Prunes):
+            self.prune = partial(self._prune, store)
+
+    @property
+    def there(self) -> bool:
+        """Whether opening it makes no file that is not there yet."""
+        return self.path is None or os.path.exists(self.path)  # noqa: PTH110 - never raises
+
+    async def open(self) -> None:
+        """Whoever needs it need not call this; it tells what is wrong in full."""
+        if self._is_open():
+            return
+        async with self._turn:
+            if self._closed:
+                raise Unavailable("The store is closed.")
+            if self._is_open():
+                return
+            try:
+                await self._store.open()
+            except ToolpostError as fault:
+                self._note(fault)
+                raise
+            self._home, self.problem = os.getpid(), None
+
+    async def close(self) -> None:
+        if self._home not in (None, os.getpid()):
+            return
+        async with self._turn:
+            self._closed, opened, self._home = True, self._home is not None, None
+            if opened:
+                await self._store.close()
+
+    async def health(self) -> Health:
+        """It is tried, unless that would make it: then whether it could be made."""
+        if self._home is None and not self.there:
+            assert self.path is not None, "what has no file is there"
+            return _could_be_made(self.path)
+        try:
+            await self.open()
+            await self._store.put("health", "nothing", None)
+        except ToolpostError as fault:
+            return Health(False, self._told(fault))
+        return Health(True)
+
+    async def get(self, space: str, key: str) -> Record | None:
+        return await (await self._opened()).get(space, key)
+
+    async def put(
+        self,
+        space: str,
+        key: str,
+        value: Any,
+        *,
+        version: int | None = None,
+        ttl: float | None = None,
+    ) -> int | None:
+        return await (await self._opened()).put(space, key, value, version=version, ttl=ttl)
+
+    async def scan(
+        self, space: str, *, prefix: str = "", after: str = "", limit: int = 1000
+    ) -> Sequence[tuple[str, Record]]:
+        store = await self._opened()
+        return await store.scan(space, prefix=prefix, after=after, limit=limit)
+
+    async def append(self, lines: Sequence[Line]) -> None:
+        await (await self._opened()).append(lines)
+
+    async def read(
+        self, *, after: int = 0, limit: int = 1000, writer: str | None = None
+    ) -> Sequence[Line]:
+        return await (await self._opened()).read(after=after, limit=limit, writer=writer)
+
+    async def head(self, writer: str) -> Line | None:
+        return await (await self._opened()).head(writer)
+
+    async def _prune(self, store: Prunes, writer: str, *, before: int) -> None:
+        await self._opened()
+        await store.prune(writer, before=before)
+
+    async def _opened(self) -> Store:
+        try:
+            await self.open()
+        except SetupError as fault:  # of the config, which is no business of a caller
+            why = "What must be kept cannot be: the store cannot be opened."
+            raise Unavailable(why, retry_after=1.0) from fault
+        return self._store
+
+    def _is_open(self) -> bool:
+        if self._home not in (None, os.getpid()):
+            raise Unavailable(
+                "The store was opened before this process was forked off. Open the tools after the "
+                "fork.",
+                retryable=False,
+                remedy="stop",
+            )
+        return self._home is not None
+
+    def _note(self, fault: ToolpostError) -> None:
+        told = self._told(fault)
+        if told != self.problem:
+            _log.error("the store cannot be opened: %s", told)
+        self.problem = told
+
+    def _told(self, fault: ToolpostError) -> str:
+        """A message for callers does not name the place."""
+        return f"{self.path}: {fault}" if self.path and isinstance(fault, CallError) else str(fault)
+
+
+def _could_be_made(file: Path) -> Health:
+    folder = next(above for above in file.absolute().parents if os.path.exists(above))  # noqa: PTH110 - never raises
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return Health(True)
+    return Health(False, str(unwritable(file.parent, f"{folder} is not writable")))

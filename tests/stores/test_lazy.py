@@ -1,0 +1,187 @@
+"""A store that is opened when it is first needed: by whom, how often, and what if it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolpost.contracts import Health, Line, Prunes
+from toolpost.errors import ConfigError, Unavailable
+from toolpost.stores.lazy import LazyStore
+from toolpost.stores.memory import MemoryStore
+from toolpost.stores.sqlite import SqliteStore
+from toolpost.testing import check_store
+
+pytestmark = pytest.mark.anyio
+FENCE = 60
+
+
+class Slow(MemoryStore):
+    """Counts how often it is opened and closed; opening waits for a word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened, self.closed = 0, 0
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def open(self) -> None:
+        self.opened += 1
+        self.begun.set()
+        await self.go.wait()
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / ".toolpost" / "store.db"
+
+
+async def test_nothing_is_made_before_somebody_needs_it(file: Path) -> None:
+    store = LazyStore(SqliteStore(file))
+    assert (store.there, file.parent.exists()) == (False, False)
+    assert await store.get("s", "k") is None
+    assert (store.there, file.exists()) == (True, True)
+    await store.close()
+
+
+async def test_one_that_nobody_needed_is_closed_without_being_made(file: Path) -> None:
+    store = LazyStore(SqliteStore(file))
+    await store.close()
+    assert not file.parent.exists()
+
+
+async def test_it_is_opened_once_however_many_want_it_at_once() -> None:
+    slow = Slow()
+    store = LazyStore(slow)
+    async with asyncio.timeout(FENCE), asyncio.TaskGroup() as group:
+        puts = [group.create_task(store.put("s", f"{i}", i)) for i in range(20)]
+        await slow.begun.wait()
+        assert not any(one.done() for one in puts)
+        slow.go.set()
+    assert (slow.opened, len(await store.scan("s"))) == (1, 20)
+    await store.close()
+    assert slow.closed == 1
+
+
+async def test_who_gives_up_while_it_is_opened_does_not_take_it_from_the_others() -> None:
+    slow = Slow()
+    store = LazyStore(slow)
+    first = asyncio.ensure_future(store.get("s", "k"))
+    second = asyncio.ensure_future(store.get("s", "k"))
+    async with asyncio.timeout(FENCE):
+        await slow.begun.wait()
+        first.cancel()
+        slow.go.set()
+        assert await second is None
+    assert first.cancelled()
+
+
+async def test_it_is_closed_after_it_was_opened_even_if_both_are_wanted_at_once() -> None:
+    slow = Slow()
+    store = LazyStore(slow)
+    wanting = asyncio.ensure_future(store.open())
+    async with asyncio.timeout(FENCE):
+        await slow.begun.wait()
+        closing = asyncio.ensure_future(store.close())
+        slow.go.set()
+        await asyncio.gather(wanting, closing)
+    assert (slow.opened, slow.closed) == (1, 1)
+    with pytest.raises(Unavailable, match="closed"):
+        await store.get("s", "k")
+    assert slow.opened == 1
+
+
+async def test_a_folder_that_cannot_be_made_is_told_to_people_and_tried_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "state").touch()
+    store = LazyStore(SqliteStore(tmp_path / "state" / "store.db"))
+    with pytest.raises(Unavailable) as told:  # a caller may be a model: no path, no setting
+        await store.get("s", "k")
+    assert str(tmp_path) not in str(told.value)
+    with pytest.raises(ConfigError, match=r'state = "…".* store = \{ kind = "memory" \}'):
+        await store.open()
+    assert store.problem is not None and str(tmp_path / "state") in store.problem
+    (tmp_path / "state").unlink()
+    assert await store.get("s", "k") is None
+    assert store.problem is None
+    await store.close()
+
+
+async def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.db").mkdir()
+    store = LazyStore(SqliteStore(tmp_path / "store.db"))
+    with pytest.raises(Unavailable) as told:
+        await store.open()
+    assert str(tmp_path) not in str(told.value)
+    assert store.problem == f"{tmp_path / 'store.db'}: {told.value}"
+
+
+async def test_how_it_is_can_be_asked_and_nothing_is_made_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "store.db"
+    store = LazyStore(SqliteStore(file))
+    assert await store.health() == Health(True)
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").touch()
+    told = await store.health()
+    assert (told.healthy, str(file.parent) in str(told.error)) == (False, True)
+    (tmp_path / "a").unlink()
+    await store.open()
+    assert await store.health() == Health(True)
+    file.rename(tmp_path / "moved.db")
+    told = await store.health()
+    assert (told.healthy, "its file is gone" in str(told.error)) == (False, True)
+    await store.close()
+
+
+async def test_what_the_store_is_like_is_not_hidden() -> None:
+    forgets = LazyStore(MemoryStore())
+    assert (forgets.volatile, forgets.there, isinstance(forgets, Prunes)) == (True, True, True)
+    await forgets.append([Line("w", 1, b"a"), Line("w", 2, b"b")])
+    await forgets.prune("w", before=2)
+    assert [line.body for line in await forgets.read(writer="w")] == [b"b"]
+
+
+async def test_it_is_a_store_like_the_one_inside_but_for_its_end(file: Path) -> None:
+    report = await check_store(lambda: LazyStore(SqliteStore(file)))
+    assert [one.name for one in report.failed] == ["reopening"], str(report)
+
+
+FORKED = """
+import asyncio, os
+from toolpost.errors import Unavailable
+from toolpost.stores.lazy import LazyStore
+from toolpost.stores.memory import MemoryStore
+
+used, unused = LazyStore(MemoryStore()), LazyStore(MemoryStore())
+asyncio.run(used.put("s", "k", 1))
+
+async def child():
+    try:
+        await used.get("s", "k")
+    except Unavailable as fault:
+        print(fault, await unused.get("s", "k"), flush=True)
+    await used.close()
+
+if pid := os.fork():
+    os.waitpid(pid, 0)
+    print("parent", asyncio.run(used.get("s", "k")).value)
+else:
+    asyncio.run(child())
+    os._exit(0)
+"""
+
+
+async def test_a_forked_process_does_not_use_what_its_parent_has_opened() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=FENCE, check=True
+    )
+    child, parent = done.stdout.splitlines()
+    assert "before this process was forked off" in child and child.endswith(" None")
+    assert parent == "parent 1"
