@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 from tests.redact_corpus import ORDINARY, PERSONAL, SECRETS, made, texts
 from toolpost import environ, known, redact
 from toolpost.errors import ConfigError, MissingPart
-from toolpost.redact import Finding, Pattern, Rules, stripped, visible
+from toolpost.redact import Finding, Pattern, Rules, personal, secret, stripped, visible
 
 ENGINES = [Rules(engine="auto"), Rules(engine="re")]
 engines = pytest.mark.parametrize("rules", ENGINES, ids=["re2", "re"])
+BUILT_IN = (*secret.SECRETS, *personal.PERSONAL)
 TOKEN = "gh" + "p_" + made(36)
 
 
@@ -109,6 +111,32 @@ def test_the_quick_look_at_data_never_misses_what_the_close_one_finds(
     for text in strings(value):
         if rules.clean(text):
             assert Rules.find(_Thorough(rules), text) == []
+
+
+@pytest.mark.req("FM-5")
+@given(st.data(), st.text(max_size=4), st.text(max_size=4))
+def test_whatever_a_rule_matches_the_first_look_suspects(
+    data: st.DataObject, before: str, after: str
+) -> None:
+    rule = data.draw(st.sampled_from(BUILT_IN))
+    pattern = re.compile(rule.pattern.encode("latin-1"))
+    text = before + data.draw(st.from_regex(pattern, fullmatch=True)).decode("latin-1") + after
+    if pattern.search(text.encode("ascii", "toolpost.shadow")) is not None:
+        assert not ENGINES[0].clean(text)
+        assert not ENGINES[0].clean_data([text])
+        assert not ENGINES[0].clean(f"before\n{text}\nafter")
+        assert Rules(personal=False).clean(text) <= (not rule.secret)
+
+
+@given(st.sampled_from(["token", "api-key", "X.Client_Secret", "PassWord", "\u212aey"]), st.text())
+def test_the_first_look_at_data_suspects_names_that_say_secret(name: str, more: str) -> None:
+    for key in (name, f"{more}{name}"):
+        if redact.names_a_secret(key):
+            assert not ENGINES[0].clean_data({key: 1}, names=True)
+
+
+def test_half_a_character_hides_nothing() -> None:
+    assert redact.redact_text(f"\ud800 {TOKEN}") == "\ud800 [redacted:github_token]"
 
 
 class _Thorough(Rules):

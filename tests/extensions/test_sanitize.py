@@ -167,7 +167,7 @@ class _Given:
     def bind(self, spec: ToolSpec, target: object | None) -> _Given:
         return self
 
-    async def __call__(self, call: Call) -> Any:
+    async def run(self, call: Call) -> Any:
         self.arguments = call.arguments
         return None
 
@@ -311,6 +311,44 @@ async def test_blocked_output_is_withheld() -> None:
     result = await given(outside(f"it is {TOKEN}"), {}, Sanitize(secrets="block"))
     assert result.error is not None and result.output is None
     assert (result.error.code, result.error.remedy) == ("POLICY_DENIED", "other_tool")
+    assert TOKEN not in str(result.to_dict())
+
+
+@pytest.mark.req("NA-10", "FM-5")
+async def test_nothing_that_is_said_beside_an_output_holds_a_secret() -> None:
+    """Of a tool that takes no text, of arguments that are wrong, of a name that no tool has."""
+
+    @tool(effects="read")
+    async def count(call: Call, ok: bool) -> int:
+        """Count."""
+        call.warn(f"careful with {TOKEN}")
+        if not ok:
+            raise ToolFailed(f"no {TOKEN}", details={TOKEN: [TOKEN]})
+        return 1
+
+    async with Executor(Registry([count]), guards=[Sanitize()]) as executor:
+        assert executor.bound("count").rings == ()
+        results = [
+            await executor.execute("count", {"ok": True}),
+            await executor.execute("count", {"ok": False}),
+            await executor.execute("count", {"ok": True, TOKEN: 1}),
+            await executor.execute(TOKEN),
+        ]
+    codes = [r.error and r.error.code for r in results]
+    assert codes == [None, "EXECUTION_ERROR", "VALIDATION_ERROR", "NOT_FOUND"]
+    assert results[0].metadata.warnings == ["careful with [redacted:github_token]"]
+    assert all(TOKEN not in str(r.to_dict()) for r in results)
+
+
+async def test_what_cannot_be_made_harmless_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Sanitize):
+        def tells(self, result: Result) -> Result:
+            raise OSError("no rules")
+
+    async with Executor(Registry([note]), guards=[Broken()]) as executor:
+        result = await executor.execute(TOKEN)
+    assert result.error is not None
+    assert result.error.code == "INTERNAL_ERROR"
     assert TOKEN not in str(result.to_dict())
 
 

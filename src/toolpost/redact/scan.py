@@ -2,9 +2,10 @@
 
 Above: the package's own functions, ``extensions/sanitize.py``. Below: the tables of rules.
 
-Patterns run on RE2 where it is installed: a set of all of them says which occur, and only those
-are looked for. Without it the built-in ones run on ``re``, where literals that a rule cannot do
-without stand for the set; patterns of a user's own are refused, as nobody has bounded them.
+A text is looked at closely only if ``glance.py`` suspects something in it. Patterns then run on RE2
+where it is installed: a set of all of them says which occur, and only those are looked for. Without
+it the built-in ones run on ``re``, where literals that a rule cannot do without stand for the set;
+patterns of a user's own are refused, as nobody has bounded them.
 
 A text is scanned as bytes, one for each character, ``0x80`` for any that is not ASCII: secrets are
 ASCII, and a place in the bytes is a place in the text.
@@ -23,7 +24,7 @@ import msgspec
 
 from toolpost import known
 from toolpost.errors import ConfigError, MissingPart
-from toolpost.redact.naming import NAMED
+from toolpost.redact.glance import Innocent, innocent
 from toolpost.redact.personal import PERSONAL
 from toolpost.redact.rule import Rule, Span
 from toolpost.redact.secret import SECRETS
@@ -32,13 +33,7 @@ _SHADOW: Final = "toolpost.shadow"
 _MEMORY: Final = 64 * 1024 * 1024
 _LEAST: Final = 6
 """Nothing shorter is found: ``a@b.co``."""
-_BRIEF: Final = 400
 _LONGEST_PATTERN: Final = 1000
-
-# No built-in rule matches without one of these, but for a key of AWS that
-# happens to be letters only, and credentials that happen to be.
-_hint: Final = re.compile(r"[0-9@=:_\-]").search
-
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -83,6 +78,11 @@ class Rules:
             **{p.name: p.secret for p in own},
         }
         """Every kind there is, and whether it is a secret."""
+        self._innocent: Innocent = self._first
+
+    def _first(self, text: str) -> bool:
+        self._innocent = innocent(personal=self._personal)
+        return self._innocent(text)
 
     def find(self, text: str) -> list[Finding]:
         """What is in a text, in order; findings do not overlap."""
@@ -100,28 +100,34 @@ class Rules:
         """A quick look: True where nothing can be found; says nothing if False."""
         if self._own or (known.values and known.holds(text)):
             return False
-        if len(text) < _LEAST:
-            return True
-        if len(text) > _BRIEF:  # RE2 is as quick
-            return False
-        return _hint(text) is None and "IA" not in text and "asic " not in text
+        try:
+            return len(text) < _LEAST or self._innocent(text)
+        except ValueError:
+            return False  # half of a character, or a text of a class of its own
 
     def clean_data(self, value: Any, *, names: bool = False) -> bool:
         """A quick look at JSON data as a whole, keys included: True where nothing can be found.
 
         What stands in a string also stands in the JSON of the whole, where quotes bound it as the
-        end of a text does; unless something in it had to be escaped. With ``names``, names that
-        say secret count as well.
+        end of a text does, once nothing in it is escaped. With ``names``, names that say secret
+        count as well.
         """
         if self._own:
             return False
         try:
-            whole = _encode(value)
+            whole = _encode(value).decode()
         except (TypeError, ValueError, OverflowError, RecursionError):
             return False  # not JSON
-        if b"\\" in whole or (known.values and known.holds(whole.decode())):
+        return self.clean_json(whole, names=names)
+
+    def clean_json(self, whole: str, *, names: bool = False) -> bool:
+        """The same look at the JSON itself, of one value or of many in a row."""
+        plain = whole if "\\" not in whole else _unescaped(whole)
+        if self._own or plain is None or "~1" in plain:
             return False
-        return not _engine(self._personal, self._plain, names).occurs(whole)
+        if known.values and known.holds(plain):
+            return False
+        return innocent(personal=self._personal, names=names)(plain)
 
     def redact_text(self, text: str) -> str:
         """The text with every finding replaced by ``[redacted:kind]``."""
@@ -130,6 +136,17 @@ class Rules:
             text = plain if self.find(plain) else text
         found = self.find(text)
         return replaced(text, found) if found else text
+
+
+_ESCAPED: Final = (('\\"', '"'), ("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ("\\/", "/"))
+
+
+def _unescaped(whole: str) -> str | None:
+    """JSON with the texts in it as they were; ``None`` if that takes more than a look."""
+    whole = whole.replace("\\\\", "\0")  # no JSON has that character as it is
+    for escaped, plain in _ESCAPED:
+        whole = whole.replace(escaped, plain)
+    return None if "\\" in whole else whole.replace("\0", "\\")
 
 
 def replaced(text: str, findings: Iterable[Finding]) -> str:
@@ -178,16 +195,10 @@ class _Engine(NamedTuple):
             if not rule.needs or any(need in small for need in rule.needs)
         )
 
-    def occurs(self, shadow: bytes) -> bool:
-        """Whether any pattern matches anywhere."""
-        if self.which is not None:
-            return bool(self.which.Match(shadow))
-        return any(self.compiled[index].search(shadow) for index in self.candidates(shadow))
-
 
 @cache
-def _engine(personal: bool, plain: bool, names: bool = False) -> _Engine:
-    rules = SECRETS + (PERSONAL if personal else ()) + ((NAMED,) if names else ())
+def _engine(personal: bool, plain: bool) -> _Engine:
+    rules = SECRETS + (PERSONAL if personal else ())
     re2 = _re2()
     if plain or re2 is None:
         return _Engine(rules, tuple(re.compile(_source(rule)) for rule in rules), None)

@@ -1,0 +1,51 @@
+"""A first look: whether anything that the rules describe can be in a text at all.
+
+Above: ``scan.py``, which looks closely where this says so. Below: the tables of rules. All their
+patterns together are one regular expression of the library that checks JSON Schemas: its engine is
+linear, always installed, and takes a text as it is, so that a short one costs a tenth of a
+microsecond. What the rules' own checks say is not known here: it may suspect what turns out to be
+nothing, and never misses what they would find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Final
+
+from toolpost.redact.naming import NAMED
+from toolpost.redact.personal import PERSONAL
+from toolpost.redact.rule import Rule
+from toolpost.redact.secret import SECRETS
+
+_SIZE: Final = 64 * 1024 * 1024
+_MEMORY: Final = 8 * 1024 * 1024
+"""Bytes that the engine may keep; with too few it walks every text state by state."""
+
+Innocent = Callable[[str], bool]
+"""True where no rule matches. A lone surrogate raises ``ValueError``."""
+
+
+@cache
+def innocent(*, personal: bool, names: bool = False) -> Innocent:
+    """With ``names``, the JSON of an object that has a name that says secret is not innocent."""
+    import jsonschema_rs  # 40 ms, and what is compiled here 15 more: once a text is looked at
+
+    rules = SECRETS + (PERSONAL if personal else ()) + ((NAMED,) if names else ())
+    options = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_MEMORY)
+    schema = {"not": {"pattern": _together(rules)}}
+    return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options).is_valid
+
+
+def _together(rules: Iterable[Rule]) -> str:
+    return "|".join(_of_characters(rule.pattern) for rule in rules)
+
+
+def _of_characters(pattern: str) -> str:
+    """A pattern over bytes, as it is said of characters: any that is not ASCII is no part of a
+    word, no space, and one of those that the rules call 0x80 and above.
+    """
+    pattern = pattern.replace(r"\b", r"(?-u:\b)").replace(r"\s", r"\t\n\f\r ")
+    pattern = pattern.replace(r"\x80-\xff", r"\u0080-\U0010FFFF")
+    plain = pattern.removeprefix("(?i)")
+    return f"(?:{pattern})" if plain == pattern else f"(?i:{plain})"
