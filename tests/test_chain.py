@@ -22,7 +22,7 @@ from toolpost import (
     Unavailable,
     tool,
 )
-from toolpost.contracts import Ring, Road, Walk
+from toolpost.contracts import Check, Ring, Road, Walk, Watch
 from toolpost.testing import echo, hang
 
 pytestmark = pytest.mark.anyio
@@ -539,3 +539,145 @@ async def test_a_walk_anew_without_changes_repeats_the_call(tally: Tally) -> Non
     async with Executor(tally.registry, guards=[again]) as executor:
         assert (await executor.execute("add", {"a": 1})).output == 11
     assert tally.runs == [{"a": 1, "b": 10}]
+
+
+# --- the light shapes ----------------------------------------------------------------------------
+
+
+def passing(name: str) -> Check:
+    def look(call: Call) -> None:
+        assert call.arguments is call.admitted
+
+    look.__name__ = name
+    return Check(look)
+
+
+async def test_checks_and_rings_stand_in_the_order_of_their_list(tally: Tally) -> None:
+    guards = [passing("one"), passing("two"), named("three"), passing("four")]
+    async with Executor(tally.registry, guards=guards) as executor:
+        assert executor.bound("add").rings == ("one", "two", "three", "four")
+        result = await executor.execute("add", {"a": 1})
+    assert result.output == 11
+    assert result.metadata.trail == ["one", "two", "three", "four"]
+    assert result.metadata.duration_ms > 0
+
+
+@pytest.mark.parametrize("why", [Denied("No."), ValueError("broken")], ids=["refuses", "breaks"])
+@pytest.mark.parametrize("guards", [[], [passing("first")], [named("first")]], ids=len)
+async def test_a_check_that_raises_keeps_the_tool_from_running(
+    tally: Tally, why: Exception, guards: list[Any]
+) -> None:
+    def judge(call: Call) -> None:
+        raise why
+
+    async with Executor(tally.registry, guards=[*guards, Check(judge)]) as executor:
+        result = await executor.execute("add", {"a": 1})
+        bad = await executor.execute("add", {"a": "x"})
+    code = "POLICY_DENIED" if isinstance(why, Denied) else "INTERNAL_ERROR"
+    assert result.error is not None and result.error.code == code
+    assert result.metadata.trail[-1] == f"judge: {code}"
+    assert bad.error is not None and bad.error.code == "VALIDATION_ERROR"
+    assert tally.runs == []
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+async def test_what_a_check_hands_on_is_checked_again_and_filled_in(
+    tally: Tally, behind: int
+) -> None:
+    def rewrite(call: Call) -> Call:
+        return call.with_arguments({"a": call.arguments["a"] + 1 if call.arguments["a"] else "x"})
+
+    guards = [Check(rewrite), *[passing("behind")] * behind]
+    async with Executor(tally.registry, guards=guards) as executor:
+        assert (await executor.execute("add", {"a": 1, "b": 2})).output == 12
+        bad = await executor.execute("add", {"a": 0})
+    assert bad.error is not None and bad.error.code == "VALIDATION_ERROR"
+    assert tally.runs == [{"a": 2, "b": 10}]
+
+
+async def test_a_watch_is_told_how_every_call_ended(tally: Tally) -> None:
+    told: list[Any] = []
+
+    def hear(call: Call, result: Result | None) -> None:
+        told.append((call.tool, None if result is None else result.error and result.error.code))
+
+    async with Executor(tally.registry, observers=[Watch(hear), named("ring")]) as executor:
+        seen = await executor.execute("add", {"a": 1})
+        await executor.execute("add", {"b": 1})
+        await executor.execute("nothing")
+        hanging = asyncio.ensure_future(executor.execute("hang"))
+        await asyncio.sleep(0)
+        hanging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await hanging
+    assert seen.output == 11 and seen.metadata.trail == ["hear", "ring"]
+    errors = [("add", "VALIDATION_ERROR"), ("nothing", "NOT_FOUND")]
+    assert told == [("add", None), *errors, ("hang", None)]
+
+
+async def test_a_watch_may_refuse_a_call_and_all_of_them_hear_of_it(tally: Tally) -> None:
+    told: list[Any] = []
+
+    def hear(call: Call, result: Result | None) -> None:
+        told.append(result)
+
+    def full(call: Call) -> None:
+        raise Unavailable("The disk is full.")
+
+    observers = [Watch(hear), Watch(hear, full), Watch(hear)]
+    async with Executor(tally.registry, observers=observers) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert result.error is not None and result.error.code == "UNAVAILABLE"
+    assert told == [result] * 3
+    assert tally.runs == []
+
+
+async def test_a_watch_that_breaks_changes_nothing(
+    tally: Tally, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+
+    def broken(call: Call, result: Any = None) -> None:
+        raise ValueError("broken")
+
+    def hear(call: Call, result: Result | None) -> None:
+        told.append(result)
+
+    observers = [Watch(hear), Watch(broken, broken)]
+    async with Executor(tally.registry, observers=observers) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert told == [result] and result.output == 11
+    assert caplog.text.count("broken failed") == 2
+
+
+async def test_the_light_shapes_are_rings_like_others(tally: Tally) -> None:
+    told: list[Any] = []
+    watch = Watch(lambda call, result: told.append(result), lambda call: told.append(call.tool))
+
+    class Heavy:
+        name = "heavy"
+
+        def bind(self, spec: ToolSpec, road: Road) -> Ring:
+            async def ring(call: Call, call_next: Walk) -> Result:
+                async def inner(call: Call) -> Result:
+                    return await watch(call, call_next)
+
+                return await passing("check")(call, inner)
+
+            return ring
+
+    async with Executor(tally.registry, guards=[Heavy()]) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert told == ["add", result]
+
+
+async def test_a_check_may_ask_for_a_ring_around_those_behind_it(tally: Tally) -> None:
+    def look(call: Call) -> Ring | None:
+        return named("asked") if call.arguments["a"] else None
+
+    guards = [passing("before"), Check(look), passing("behind")]
+    async with Executor(tally.registry, guards=guards) as executor:
+        light = await executor.execute("add", {"a": 0})
+        full = await executor.execute("add", {"a": 1})
+    assert (light.output, full.output) == (10, 11)
+    assert light.metadata.trail == full.metadata.trail == ["before", "look", "behind"]

@@ -37,8 +37,8 @@ from toolpost import (
     tool,
 )
 from toolpost.call import OWNER
-from toolpost.chain import NEVER
 from toolpost.contracts import Health, Walk
+from toolpost.given import NEVER
 from toolpost.testing import echo, sample_executor
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ class Given:
         self.events.append(f"bind {spec.name}")
         return self
 
-    async def __call__(self, call: Call) -> Any:
+    async def run(self, call: Call) -> Any:
         return await self.function(call)
 
     async def health(self) -> Health:
@@ -946,7 +946,7 @@ async def test_a_new_kind_of_tool_may_come_from_an_installed_package(
         "class Shouting:\n"
         "    def __init__(self, services): self.services = services\n"
         "    def bind(self, spec, target): return self\n"
-        "    async def __call__(self, call): return call.arguments['text'].upper()\n"
+        "    async def run(self, call): return call.arguments['text'].upper()\n"
         "    async def health(self): return Health(True)\n"
         "    async def close(self): pass\n"
     )
@@ -989,7 +989,7 @@ class _ClosingHandle:
     def __init__(self, backend: Closing, spec: ToolSpec) -> None:
         self.backend, self.spec = backend, spec
 
-    async def __call__(self, call: Call) -> str:
+    async def run(self, call: Call) -> str:
         assert self.spec.version not in self.backend.closed
         if call.arguments.get("wait"):
             self.backend.entered.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import enum
 import socketserver
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSchema
-from toolpost.schema import Schema, verify, verify_input
+from toolpost.schema import Schema, gives_whole_numbers, verify, verify_input
 
 ADD = {
     "type": "object",
@@ -107,6 +108,68 @@ def test_large_integers_are_compared_exactly() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 2**70}}}
     assert Schema(schema).admit({"a": 2**70}) == {"a": 2**70}
     assert refusal(schema, {"a": 2**70 + 1}).message == f"/a: must be at most {2**70}"
+
+
+UNWRITABLE = 10 ** sys.get_int_max_str_digits()
+"""The first integer that Python does not turn into text."""
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"type": "integer"},
+        {"type": "integer", "maximum": 5},
+        {"type": ["integer", "null"]},
+        {"type": "number"},
+        {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        {"$ref": "#/$defs/count"},
+        {},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize(
+    "number", [UNWRITABLE, -UNWRITABLE, 10**100_000], ids=["first", "negative", "large"]
+)
+def test_an_integer_that_cannot_be_written_out_is_refused_with_its_place(
+    inner: dict[str, Any], *, closed: bool, number: int
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": inner},
+        "additionalProperties": not closed,
+        "$defs": {"count": {"type": "integer"}},
+    }
+    assert refusal(schema, {"a": number}).message == (
+        "/a: an integer must have at most 4,300 digits; send more as a string"
+    )
+
+
+def test_an_integer_that_cannot_be_written_out_is_found_at_any_depth_of_a_closed_schema() -> None:
+    row = {"type": "array", "items": {"type": "integer"}}
+    for draft in (DRAFT_4, DRAFT_7, DRAFT_2019):
+        schema = {
+            "$schema": draft,
+            "type": "object",
+            "properties": {"rows": {"type": "array", "items": row}},
+            "additionalProperties": False,
+        }
+        assert refusal(schema, {"rows": [[1], [2, UNWRITABLE]]}).message.startswith("/rows/1/1: ")
+
+
+def test_integers_are_exact_up_to_the_longest_that_can_be_written_out() -> None:
+    longest = UNWRITABLE - 1
+    for schema in (ADD, {"type": "object"}):
+        assert Schema(schema).admit({"a": longest, "b": -longest}) == {"a": longest, "b": -longest}
+
+
+def test_what_keeps_long_integers_out_adds_no_fault_of_its_own() -> None:
+    assert refusal(ADD, {"a": "x", "b": 1.5}).details == {
+        "faults": [
+            {"at": "/a", "problem": "expected integer, got string"},
+            {"at": "/b", "problem": "expected integer, got number with a fraction"},
+        ]
+    }
 
 
 class Colour(enum.Enum):
@@ -408,7 +471,29 @@ def test_coercion_never_guesses(kind: str, sent: Any) -> None:
 
 def test_nothing_is_coerced_unless_asked() -> None:
     assert refusal(ADD, {"a": "1", "b": 2}).message == "/a: expected integer, got string"
-    assert type(Schema(ADD).admit({"a": 1.0, "b": 2})["a"]) is float
+    assert refusal(ADD, {"a": True, "b": 2}).message.startswith("/a: expected integer")
+
+
+def test_a_whole_number_is_an_integer_however_it_was_written() -> None:
+    """``1.0`` and ``1`` are one number in JSON; a tool that wants an integer gets one."""
+    items = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    many = {"type": "object", "properties": {"many": items, "rate": {"type": "number"}}}
+    given: dict[str, Any] = {"many": [{"n": 1.0, "x": 2.0}, {"n": 3}], "rate": 4.0}
+    taken = Schema({**many, "required": []}).admit(given)
+    assert repr(taken) == "{'many': [{'n': 1, 'x': 2.0}, {'n': 3}], 'rate': 4.0}"
+    assert type(given["many"][0]["n"]) is float
+    assert gives_whole_numbers(many) and not gives_whole_numbers({**many, "not": {}})
+    assert (
+        refusal(ADD, {"a": 1.5, "b": 2}).message
+        == "/a: expected integer, got number with a fraction"
+    )
+    assert Schema(ADD).admit({"a": 10**30, "b": -(2**70)}) == {"a": 10**30, "b": -(2**70)}
+
+
+def test_arguments_that_native_code_alone_decides_on_are_not_looked_at_by_python() -> None:
+    assert Schema({**ADD, "additionalProperties": False}).native() is not None
+    assert Schema({"type": "object", "properties": {"a": {"default": 1}}}).native() is None
+    assert Schema({"properties": {}, "additionalProperties": False}).native() is None
 
 
 # --- verification --------------------------------------------------------------------------------

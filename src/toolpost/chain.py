@@ -1,34 +1,28 @@
 """A tool's chain: how rings are put around the rest of the road.
 
-Above: the executor. Below: the rings. Folded once per tool. Every step here is a border between
-rings, where an exception becomes a result; the steps of the guards also check the arguments, and
-those of the observers keep them from changing what they observe. What a ring decides is not known.
+Above: the executor. Below: ``steps.py``, the borders between rings. Folded once per tool, so that a
+ring which does not apply to it costs nothing. What a ring decides is not known here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import math
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, cast
 
 import msgspec
 
+from toolpost import steps
 from toolpost.call import Call, Caller
-from toolpost.contracts import Extension, Hides, Ring, Road, Sees, Walk
-from toolpost.errors import CallError, ConfigError, InvalidArguments, SetupError, Unavailable
-from toolpost.result import Metadata, Result, failure
+from toolpost.contracts import Check, Extension, Hears, Hides, Ring, Road, Sees, Walk, Watch
+from toolpost.errors import ConfigError, SetupError, Unavailable
+from toolpost.result import Result
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
 
 _log = logging.getLogger("toolpost")
-_replace: Callable[..., Call] = msgspec.structs.replace
-Admit = Callable[[Any], dict[str, Any]]
-"""Arguments checked and filled in, or ``InvalidArguments``."""
-NEVER: Final = -sys.float_info.max
-"""The deadline of a call whose timeout is no number of seconds: it does not run."""
+_Named = tuple[str, Any]
 
 
 class _Everywhere(msgspec.Struct, frozen=True):
@@ -49,48 +43,26 @@ def as_extension(extension: Extension | Ring) -> Extension:
             f"a {type(extension).__name__} is not an extension: it is an async function of "
             "(call, call_next), or an object with a name and bind(spec, road)"
         )
-    return _Everywhere(getattr(extension, "__name__", "ring"), extension)
-
-
-def as_name(name: object) -> str:
-    return name if isinstance(name, str) else f"({type(name).__name__})"
-
-
-def as_arguments(arguments: object) -> Any:
-    """What is not a mapping goes on as it is: the check says what is wrong with it."""
-    if arguments is None:
-        return {}
-    try:
-        return dict(arguments) if isinstance(arguments, Mapping) else arguments
-    except Exception:  # noqa: BLE001 - a mapping of the caller's own, which may do anything
-        _log.exception("arguments that cannot be read")
-        return Unreadable()
-
-
-class Unreadable:
-    """Stands for arguments that raised when they were read: the check refuses it by its name."""
-
-
-def as_deadline(started: float, timeout: Any) -> float:
-    """When a call is over. What is no number of seconds is over before it began."""
-    try:
-        deadline = started + timeout
-    except OverflowError:  # an integer beyond any clock
-        return math.inf if timeout > 0 else -math.inf
-    except Exception:  # noqa: BLE001 - an object of the caller's own, which may do anything
-        return NEVER
-    return deadline if isinstance(deadline, float) and not math.isnan(deadline) else NEVER
+    told = getattr(extension, "look", None) or getattr(extension, "after", extension)
+    return _Everywhere(getattr(told, "__name__", "ring"), extension)
 
 
 def guarded(
-    spec: ToolSpec, invoke: Callable[[Admit], Walk], guards: Iterable[Extension], road: Road
+    spec: ToolSpec, invoke: Callable[..., Walk], guards: Iterable[Extension], road: Road
 ) -> tuple[Walk, tuple[str, ...]]:
     """Admit, then the guards that apply to this tool, then invoke; and the guards' names."""
-    admit = Schema(spec.input_schema, coerce=spec.coerce).admit
-    rings = [(g.name, ring) for g in guards if (ring := g.bind(spec, road)) is not None]
-    walk = invoke(admit)
-    for name, ring in reversed(rings):
-        walk = _guarding(admit, ring, walk, name=name)
+    schema = Schema(spec.input_schema, coerce=spec.coerce)
+    bound = [(g, ring) for g in guards if (ring := g.bind(spec, road)) is not None]
+    rings = [(guard.name, ring) for guard, ring in bound]
+    walk = invoke(schema, alone=not rings)
+    for light, some in _runs(rings, Check):
+        if light:
+            walk = steps.checked(schema.admit, [(name, check.look) for name, check in some], walk)
+        for name, ring in () if light else reversed(some):
+            walk = steps.guarded(schema.admit, ring, walk, name=name)
+    hearing = [(guard.name, guard.hears) for guard, _ in bound if isinstance(guard, Hears)]
+    if hearing:
+        walk = steps.admitted(schema.admit, hearing, walk)
     return walk, tuple(name for name, _ in rings)
 
 
@@ -99,18 +71,18 @@ def observed(
 ) -> tuple[Walk, tuple[str, ...]]:
     """The observers that apply to this tool around the rest; and their names."""
     rings = [(o.name, ring) for o in observers if (ring := o.bind(spec, road)) is not None]
-    for name, ring in reversed(rings):
-        walk = _watched(ring, walk, name)
+    for light, some in _runs(rings, Watch):
+        if light:
+            walk = steps.told(some, walk)
+        for name, ring in () if light else reversed(some):
+            walk = steps.watched(ring, walk, name)
     return walk, tuple(name for name, _ in rings)
 
 
-def refusing(why: Callable[[Call], Exception]) -> Walk:
-    """A road that ends at once."""
-
-    async def step(call: Call) -> Result:
-        return failed(call, why(call), "road")
-
-    return step
+def _runs(rings: Sequence[_Named], light: type) -> list[tuple[bool, list[_Named]]]:
+    """Neighbours that are of the light shape, or are not, together; the innermost first."""
+    runs = groupby(rings, lambda ring: isinstance(ring[1], light))
+    return [(is_light, list(some)) for is_light, some in runs][::-1]
 
 
 def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road: Road) -> Walk:
@@ -119,7 +91,7 @@ def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road
     if isinstance(exc, SetupError):  # of the tool's own making: who set it up reads it in results
         _log.error("%s cannot be called: %s", spec.name, exc)
         why = Unavailable(exc.message, retryable=False, remedy="other_tool", effects="none")
-    walk = refusing(lambda call: why)
+    walk = steps.refusing(lambda call: why)
     for observer in reversed(observers):
         try:
             walk, _ = observed(spec, walk, (observer,), road)
@@ -151,74 +123,3 @@ def may_know(caller: Caller, spec: ToolSpec, judges: Iterable[Sees]) -> bool:
     except Exception:  # noqa: BLE001 - fail closed: what cannot be judged is not shown
         _log.exception("it cannot be said who may see %s", spec.name)
         return False
-
-
-def metadata(call: Call, plan: dict[str, Any] | None = None) -> Metadata:
-    return Metadata(call.call_id, 0.0, 1, False, call.warnings, call.trail, plan)
-
-
-def _guarding(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
-    """Arguments that have not passed the check, or that a guard before has put in the place of
-    those that had, are checked first.
-    """
-
-    async def step(call: Call) -> Result:
-        speaks = "road"
-        try:
-            if call.arguments is not call.admitted:
-                arguments = admit(call.arguments)
-                call = _replace(call, arguments=arguments, admitted=arguments)
-            speaks = name
-            call.trail.append(name)
-            result = await ring(call, inner)
-            if type(result) is not Result:
-                raise TypeError(f"{name} returned a {type(result).__name__}, not a Result")
-            if not result.metadata.call_id:  # the ring made it, and knows less than the call
-                result = msgspec.structs.replace(result, metadata=metadata(call))
-            return result
-        except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
-            return failed(call, exc, speaks)
-
-    return step
-
-
-def _watched(ring: Ring, inner: Walk, name: str) -> Walk:
-    """An observer may refuse a call before it runs, by a ``CallError`` (an audit that cannot
-    write). If it breaks in any other way the call goes on without it; it runs once in any case.
-    """
-
-    async def step(call: Call) -> Result:
-        begun, seen = False, None
-
-        async def onward(_: Call) -> Result:
-            nonlocal begun, seen
-            if not begun:
-                begun = True
-                seen = await inner(call)
-            return seen  # type: ignore[return-value]
-
-        call.trail.append(name)
-        try:
-            await ring(call, onward)
-        except Exception as exc:  # noqa: BLE001 - an observer's failure is not the call's
-            if not begun and isinstance(exc, CallError):
-                return failed(call, exc, name)
-            _log.error("the observer %s failed (call %s)", name, call.call_id, exc_info=exc)
-        if not begun:
-            await onward(call)
-        if seen is None:  # the observer kept a cancellation for itself
-            raise asyncio.CancelledError
-        return seen
-
-    return step
-
-
-def failed(call: Call, exc: Exception, speaker: str) -> Result:
-    caller: object = call.caller
-    if not isinstance(exc, CallError) and not isinstance(caller, Caller):
-        _log.error("a call whose caller is no Caller (call %s)", call.call_id, exc_info=exc)
-        problem = f"caller is a {type(caller).__name__}, and must be a toolpost.Caller"
-        exc = InvalidArguments(problem, effects="unknown")
-    error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
-    call.note(speaker, error.code)
-    return Result(error=error, metadata=metadata(call))

@@ -6,8 +6,7 @@ Parts import this file and nothing else of the road.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -15,6 +14,11 @@ from toolpost.call import Call, Caller
 from toolpost.environ import secret
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
+
+if TYPE_CHECKING:  # named in signatures only, and every program imports this file
+    from pathlib import Path
+
+    from toolpost.process import Child
 
 Walk = Callable[[Call], Awaitable[Result]]
 """The rest of the road, as a ring sees it."""
@@ -24,6 +28,43 @@ Ring = Callable[[Call, Walk], Awaitable[Result]]
 
 Arguments are replaced, never changed in place: those of a replaced call are checked again.
 """
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A ring that only looks at a call before it goes on, at a fraction of the price.
+
+    ``look`` raises to refuse; what it returns, if anything, goes on in the place of the call: a
+    call, or a ring that is to stand around this one.
+    """
+
+    look: Callable[[Call], Call | Ring | None]
+
+    async def __call__(self, call: Call, call_next: Walk) -> Result:
+        found = self.look(call)
+        if found is None or isinstance(found, Call):
+            return await call_next(found or call)
+        return await found(call, call_next)
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """An observer's ring that is only told, at a fraction of the price.
+
+    ``after`` gets the result, or ``None`` for a call that was cancelled; ``before`` may refuse the
+    call by a ``CallError``, of which ``after`` is told too.
+    """
+
+    after: Callable[[Call, Result | None], None]
+    before: Callable[[Call], None] | None = None
+
+    async def __call__(self, call: Call, call_next: Walk) -> Result:
+        result = None
+        try:
+            if self.before is not None:
+                self.before(call)
+            result = await call_next(call)
+        finally:
+            self.after(call, result)
+        return result
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,14 +143,60 @@ class Hides(Protocol):
     def hides(self, spec: ToolSpec) -> bool: ...
 
 
+@runtime_checkable
+class Hears(Protocol):
+    """A guard may also hear of calls whose arguments end them before it: it returns the result
+    as the caller gets it, or raises to refuse the call in its own words.
+    """
+
+    def hears(self, call: Call, result: Result) -> Result: ...
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """An extension may also have the last word on what a result says beside its output: its error
+    and its warnings, whatever became of the call.
+    """
+
+    def tells(self, result: Result) -> Result: ...
+
+
 class Handle(Protocol):
     """One tool, ready to run: returns plain JSON data or ``Output``, or raises."""
 
-    async def __call__(self, call: Call) -> Any: ...
+    async def run(self, call: Call) -> Any: ...
 
     async def health(self) -> Health: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Plans(Protocol):
+    """A handle may also say what a call would do, for a dry run; it raises what the call would."""
+
+    def plan(self, call: Call) -> Mapping[str, Any]: ...
+
+
+class Confines(Protocol):
+    """Starts programs that can do what their confinement grants and no more; ``check`` names what
+    is missing where that cannot be had, ``exceeded`` the bounds that a program met.
+    """
+
+    def check(self, confinement: Any) -> None: ...
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        confinement: Any,
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Child: ...
+
+    def exceeded(self, child: Child) -> Sequence[str]: ...
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -123,7 +210,11 @@ class Services(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """Runs one kind of tool; ``target`` is the live object behind a tool registered in code."""
+    """Runs one kind of tool; ``target`` is the live object behind a tool registered in code.
+
+    Its class may have a function ``verify(spec)``: it refuses, as an ``InvalidSpec`` that knows its
+    place, what can be seen to be wrong with a binding while the spec is being loaded.
+    """
 
     def bind(self, spec: ToolSpec, target: object | None) -> Handle: ...
 
@@ -164,7 +255,7 @@ class Records(Protocol):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a journal: ``number`` counts the lines of its writer from 1."""
+    """One line of a journal: its writer numbers the lines, from 1 or above and upwards."""
 
     writer: str
     number: int
@@ -234,6 +325,35 @@ class Gauged(Protocol):
     """An extension or a backend may tell how things stand right now, for the metrics."""
 
     def gauges(self) -> Gauges: ...
+
+
+@runtime_checkable
+class Surveys(Protocol):
+    """One that is gauged may first have to look at what is kept elsewhere, before it can tell."""
+
+    async def survey(self) -> None: ...
+
+
+@runtime_checkable
+class Lined(Protocol):
+    """A road that shows what stands along it: whoever is ``Gauged`` is found there."""
+
+    @property
+    def observers(self) -> Sequence[Extension]: ...
+
+    @property
+    def guards(self) -> Sequence[Extension]: ...
+
+    @property
+    def backends(self) -> object: ...
+
+
+@runtime_checkable
+class Complains(Protocol):
+    """An extension may say what is wrong with it right now: a file it cannot read any more."""
+
+    @property
+    def problem(self) -> str | None: ...
 
 
 @runtime_checkable

@@ -72,32 +72,14 @@ class _Alarm:
             return timed_out(self.seconds, effects="none" if waited else "unknown")
         if exc is None:
             return timed_out(self.seconds, effects="done") if monotonic() > self.ends else None
-        return None if _passes(exc) else RuntimeError(_GAVE_UP)
+        return None if passes(exc) else gave_up()
 
 
-@types.coroutine
-def limited(
-    coro: Coroutine[Any, Any, T], seconds: float, strays: _Strays
+def driven(
+    coro: Coroutine[Any, Any, T], waiting: Any, seconds: float, began: float, strays: _Strays
 ) -> Generator[Any, Any, T]:
-    """``await limited(coro, 5.0, strays)``: its result, or ``TimedOut``."""
-    ends = monotonic() + seconds
-    try:
-        waiting = coro.send(None)
-    except StopIteration as stop:
-        if monotonic() > ends:
-            raise timed_out(seconds, effects="done") from None
-        return stop.value  # type: ignore[no-any-return]
-    except BaseException as exc:
-        if _passes(exc):
-            raise
-        raise RuntimeError(_GAVE_UP) from exc
-    return (yield from _drive(coro, waiting, _Alarm(seconds, ends), strays))
-
-
-def _drive(
-    coro: Coroutine[Any, Any, T], waiting: Any, alarm: _Alarm, strays: _Strays
-) -> Generator[Any, Any, T]:
-    """The rest of a run that has suspended."""
+    """The rest of a run that has suspended for the first time, on ``waiting``."""
+    alarm = _Alarm(seconds, began + seconds)
     try:
         while True:
             try:
@@ -121,10 +103,11 @@ def _drive(
         raise
 
 
-_GAVE_UP = "the tool gave up: sys.exit(), or a cancellation that nobody asked for"
+def gave_up() -> RuntimeError:
+    return RuntimeError("the tool gave up: sys.exit(), or a cancellation that nobody asked for")
 
 
-def _passes(exc: BaseException) -> bool:
+def passes(exc: BaseException) -> bool:
     """What goes on to the caller as it is; the rest is a failure of the tool, and only that."""
     if isinstance(exc, asyncio.CancelledError):
         task = asyncio.current_task()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from toolpost.known import remember
 
@@ -19,6 +19,18 @@ def secret(name: str) -> str | None:
     if value is not None:
         remember(value)
     return value
+
+
+def remembered(resolve: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """The same resolver of secrets; what it hands out is redacted as those of ``secret`` are."""
+
+    def look_up(name: str) -> str | None:
+        value = resolve(name)
+        if value is not None:
+            remember(value)
+        return value
+
+    return look_up
 
 
 def variables(prefix: str) -> Mapping[str, str]:

@@ -20,13 +20,16 @@ from typing import Any, Self
 from toolpost import chain
 from toolpost.bound import Bound, closed
 from toolpost.call import NOTHING, OWNER, Call, Caller, Progress, new_call_id
-from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services
+from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services, Tells
+from toolpost.environ import remembered, secret
 from toolpost.errors import ToolNotFound, Unavailable
+from toolpost.given import as_arguments, as_deadline, as_name
 from toolpost.invoke import invoking
 from toolpost.plugins import Backends
 from toolpost.registry import Registry, as_registry
 from toolpost.result import Result
 from toolpost.spec import ToolSpec, nearest, short
+from toolpost.steps import last_words, refusing
 
 _UNKNOWN = ToolSpec(name="unknown", description="A name that no tool has.", kind="unknown", tier=0)
 
@@ -43,17 +46,19 @@ class Executor:
         backends: Mapping[str, Backend] | None = None,
         provide: Mapping[type, object] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        secret: Callable[[str], str | None] = secret,
     ) -> None:
         self.registry = as_registry(registry)
         self.observers = tuple(map(chain.as_extension, observers))
         self.guards = tuple(map(chain.as_extension, guards))
-        services = Services(provide=provide or {}, settings=settings or {})
+        services = Services(provide or {}, remembered(secret), settings or {})
         self.backends = Backends(backends or {}, services)
         self.strays: set[asyncio.Task[Any]] = set()
         self._judges = [e for e in (*self.observers, *self.guards) if isinstance(e, Sees)]
+        self._tells = [e for e in (*self.observers, *self.guards) if isinstance(e, Tells)]
         self._bound: dict[str, Bound] = {}
         self._leaving: set[Bound] = set()
-        self._unknown, walk = Bound(_UNKNOWN), chain.refusing(self._not_found)
+        self._unknown, walk = Bound(_UNKNOWN), refusing(self._not_found)
         self._unknown.walk, _ = chain.observed(_UNKNOWN, walk, self.observers, self)
         self._deaf: Callable[[], None] | None = registry.listen(self._retire)
 
@@ -61,7 +66,7 @@ class Executor:
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
-        *,
+        # To be given by name; to insist on it would cost a twentieth of a call.
         caller: Caller = OWNER,
         session_id: str | None = None,
         timeout: float | None = None,
@@ -78,26 +83,16 @@ class Executor:
         try:
             bound = self._bound[name]
         except (KeyError, TypeError):
-            name = chain.as_name(name)
-            bound = self.bound(name)
+            bound = self.bound(name := as_name(name))
         call = Call(
-            name,
-            bound.spec,
-            arguments.copy() if type(arguments) is dict else chain.as_arguments(arguments),
-            caller,
-            new_call_id(),
-            [],
-            [],
-            session_id,
-            None if timeout is None else chain.as_deadline(started, timeout),
-            working_dir,
-            dry_run,
-            phase if bound.spec.context_aware else None,
-            metadata or NOTHING,
-            key,
-            grant,
-            on_progress,
-        )
+            name, bound.spec,
+            arguments.copy() if type(arguments) is dict else as_arguments(arguments),
+            caller, new_call_id(), [], [], session_id,
+            None if timeout is None else as_deadline(started, timeout),
+            working_dir, dry_run,
+            phase and (phase if bound.spec.context_aware else None),
+            metadata or NOTHING, key, grant, on_progress, started,
+        )  # fmt: skip
         bound.active += 1
         try:
             result = await bound.walk(call)
@@ -105,7 +100,10 @@ class Executor:
             bound.active -= 1
             if bound.retired:
                 bound.release()
-        result.metadata.duration_ms = (monotonic() - started) * 1000
+        if bound.rings:
+            result.metadata.duration_ms = (monotonic() - started) * 1000
+        if self._tells and (result.error is not None or call.warnings):
+            return last_words(call, result, self._tells)
         return result
 
     async def rewalk(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import types
+from collections.abc import Generator
 from time import monotonic
 from typing import Any
 
@@ -15,30 +17,48 @@ import msgspec
 
 from toolpost.bound import running_loop
 from toolpost.call import Call
-from toolpost.chain import NEVER, Admit, failed, metadata
-from toolpost.contracts import Handle, Walk
-from toolpost.deadline import limited, timed_out
+from toolpost.contracts import Handle, Plans, Walk
+from toolpost.deadline import driven, gave_up, passes, timed_out
 from toolpost.errors import ApprovalRequired, CallError, InternalError, InvalidArguments
-from toolpost.output import finisher
-from toolpost.result import Result
+from toolpost.given import NEVER
+from toolpost.output import WIDE, finisher, scalar_of
+from toolpost.result import Metadata, Part, Result
+from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
+from toolpost.steps import failed, metadata
 
 _log = logging.getLogger("toolpost")
 
 
-def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], admit: Admit) -> Walk:
-    """``strays`` collects runs that would not end when they were stopped."""
-    limit, finish, home = spec.time_limit, finisher(spec), running_loop()
+def invoking(  # noqa: C901 - every call goes through here: in one piece, for that is fastest
+    spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], schema: Schema, *, alone: bool
+) -> Walk:
+    """``strays`` collects runs that would not end when they were stopped; ``alone``: no guard
+    stands before it, so that the run begins when the call does.
+    """
+    run, limit, finish, home = handle.run, spec.time_limit, finisher(spec), running_loop()
+    scalar: Any = scalar_of(spec.output_schema)
+    admit, fits = schema.admit, schema.native()
 
-    async def invoke(call: Call) -> Result:
+    # A generator, and not a coroutine: the tool's own is driven by hand here, so that one that
+    # never suspends needs no timer (``deadline.py`` goes on with one that does).
+    @types.coroutine
+    def invoke(call: Call) -> Generator[Any, Any, Result]:  # noqa: C901 - as above
+        value: Any
+        parts: tuple[Part, ...] = ()
         try:
-            if call.arguments is not call.admitted:
-                arguments = admit(call.arguments)
-                if arguments is not call.arguments:
-                    call = msgspec.structs.replace(call, arguments=arguments)
-            seconds = limit
+            arguments = call.arguments
+            if arguments is not call.admitted:
+                try:
+                    fit = fits is not None and fits(arguments)
+                except ValueError:  # not JSON: said below, with the place
+                    fit = False
+                admitted = arguments if fit else admit(arguments)
+                if admitted is not arguments:
+                    call = msgspec.structs.replace(call, arguments=admitted)
+            began, seconds = call.started if alone else monotonic(), limit
             if call.deadline is not None:
-                seconds = min(limit, call.deadline - monotonic())
+                seconds = min(limit, call.deadline - began)
                 if seconds <= 0:
                     raise _too_late(call.deadline)
             if call.dry_run:
@@ -46,11 +66,28 @@ def invoking(spec: ToolSpec, handle: Handle, strays: set[asyncio.Task[Any]], adm
             if call.ask is not None:  # nobody was asked; a grant is a word until a ring has read it
                 raise ApprovalRequired(call.ask)
             try:
-                value = await limited(handle(call), seconds, strays)
+                running = run(call)
+                try:
+                    waiting = running.send(None)
+                except StopIteration as stop:
+                    value = stop.value
+                except BaseException as exc:
+                    if passes(exc):
+                        raise
+                    raise gave_up() from exc
+                else:
+                    value = yield from driven(running, waiting, seconds, began, strays)
             except CallError as error:
                 raise error.of_a_run() from error.__cause__
-            output, parts = finish(value)
-            return Result(output, parts, None, metadata(call))
+            if type(value) is scalar and (scalar is not int or -WIDE < value < WIDE):
+                output = value
+            else:
+                output, parts = finish(value)
+            spent = monotonic() - began
+            if spent > seconds:
+                raise timed_out(seconds, effects="done")
+            about = Metadata(call.call_id, spent * 1000, 1, False, call.warnings, call.trail)
+            return Result(output, parts, None, about)
         except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
             return failed(call, _in_another_loop(exc, home) or exc, "road")
 
@@ -87,4 +124,5 @@ def _plan(call: Call, handle: Handle, seconds: float) -> dict[str, Any]:
         "timeout": seconds,
         **asks,
         **getattr(handle, "about", {}),
+        **(handle.plan(call) if isinstance(handle, Plans) else {}),
     }

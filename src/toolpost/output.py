@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from toolpost.errors import InvalidOutput, OutputTooLarge
+from toolpost.plain import MAX_LEVELS
 from toolpost.result import PARTS, Output, Part
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
 
 Finish = Callable[[Any], tuple[Any, tuple[Part, ...]]]
 _SMALL = frozenset((float, bool, type(None)))
-_WIDE = 2**63
+WIDE = 2**63
 """Integers beyond it may have any length."""
 _encode = msgspec.json.Encoder().encode
 
@@ -23,11 +24,8 @@ def finisher(spec: ToolSpec) -> Finish:
     """A function that turns what the backend returned into output and parts, or refuses it."""
     check = Schema(True if spec.output_schema is None else spec.output_schema).check
     most = spec.limits.output
-    expected = _scalar(spec.output_schema)
 
     def finish(value: Any) -> tuple[Any, tuple[Part, ...]]:
-        if type(value) is expected and (expected is not int or -_WIDE < value < _WIDE):  # type: ignore[operator]
-            return value, ()
         parts: tuple[Part, ...] = ()
         if type(value) is Output:
             value, parts = value.value, tuple(value.parts)
@@ -36,22 +34,34 @@ def finisher(spec: ToolSpec) -> Finish:
             _weigh(value, most)
         # a tool that gives only parts has no data to hold against the schema
         if value is not None or not parts:
-            value = check(value)
-        return value, parts
+            try:
+                value = check(value)
+            except InvalidOutput:  # only what is refused is looked through for tuples
+                value = check(_listed(value, MAX_LEVELS))
+        return list(value) if type(value) is tuple else value, parts
 
     return finish
 
 
-def _scalar(schema: dict[str, Any] | bool | None) -> type | None:
+def scalar_of(schema: dict[str, Any] | bool | None) -> type | None:
     """The one type whose values all fit, for a schema that says no more than that."""
     if isinstance(schema, dict) and schema.keys() == {"type"} and isinstance(schema["type"], str):
         return {"integer": int, "boolean": bool, "null": type(None)}.get(schema["type"])
     return None
 
 
+def _listed(value: Any, levels: int) -> Any:
+    """The same, with lists for tuples, of which JSON knows nothing."""
+    if levels and type(value) in (list, tuple):
+        return [_listed(item, levels - 1) for item in value]
+    if levels and type(value) is dict:
+        return {key: _listed(item, levels - 1) for key, item in value.items()}
+    return value
+
+
 def _is_small(value: Any) -> bool:
     kind = type(value)
-    return -_WIDE < value < _WIDE if kind is int else kind in _SMALL
+    return -WIDE < value < WIDE if kind is int else kind in _SMALL
 
 
 def _weigh(value: Any, most: int) -> None:

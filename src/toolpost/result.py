@@ -86,6 +86,13 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     details: Mapping[str, Any] | None = None
 
 
+class Approved(msgspec.Struct, frozen=True, gc=False):
+    """A yes that a call ran under: its handle, and who gave it."""
+
+    handle: str
+    by: tuple[str, ...]
+
+
 class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
     """About the call. Rings and the executor fill it in while the result travels back."""
 
@@ -98,6 +105,9 @@ class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
     """Which rings ran, in order, and what each said."""
     plan: dict[str, Any] | None = None
     """For a dry run: what would have been done."""
+    approved: Approved | None = None
+    waited_ms: float = 0.0
+    """Of the duration: how long it waited for a person, for a slot or for its next attempt."""
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):

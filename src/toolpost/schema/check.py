@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +23,7 @@ from toolpost.plain import NotPlain, Path, is_simple, json_name, measure, pointe
 from toolpost.schema.closed import is_closed, open_properties
 from toolpost.schema.cost import Cost, judge_cost
 from toolpost.schema.faults import MAX_FAULTS, Fault, explain, message
-from toolpost.schema.fill import Fill, plan
+from toolpost.schema.fill import Fill, plan, with_whole_numbers
 from toolpost.schema.ordinary import is_ordinary
 from toolpost.schema.tree import Tree, fault
 
@@ -48,7 +47,10 @@ def verify(schema: Mapping[str, Any] | bool) -> None:
     if type(schema) is dict and is_ordinary(schema):
         return
     tree = Tree(_as_dict(schema))
-    _compile(tree, judge_cost(tree))
+    cost = judge_cost(tree)
+    _compile(tree, tree.root)
+    if cost.limits:
+        _compile(tree, _fenced(tree, cost.limits))
     _verify_defaults(tree)
 
 
@@ -69,15 +71,18 @@ class Schema:
     not is refused rather than run.
     """
 
-    __slots__ = ("_coerce", "_cost", "_fill", "_lock", "_look", "_native", "_schema", "_valid")
+    __slots__ = (
+        "_coerce", "_cost", "_exact", "_fill", "_lock", "_look", "_native", "_schema", "_valid",
+    )  # fmt: skip
 
     def __init__(self, schema: Mapping[str, Any] | bool, *, coerce: bool = False) -> None:
-        self._schema = schema
+        self._schema: Any = schema
         self._coerce = coerce
         self._lock = Lock()
         self._look: Callable[[Any], None] | None = self._first_look
         self._fill: Fill | None = None
         self._valid: Callable[[Any], bool] = bool
+        self._exact: Callable[[Any], bool] = bool
         self._native: Validator | None = None
         self._cost = Cost((1,), {})
 
@@ -92,14 +97,24 @@ class Schema:
                 self._look(value)
             if self._fill is not None:
                 taken = self._fill(value)
-            if self._valid(taken) and isinstance(value, dict):
+            if self._exact(taken) and isinstance(value, dict):
                 return taken  # type: ignore[no-any-return]
+            if self._exact is not self._valid and self._valid(taken):
+                return with_whole_numbers(self._schema, taken)  # type: ignore[no-any-return]
         except ValueError:
             pass  # not JSON: said below, with the place
         otherwise = "The arguments do not fit the tool's schema."
         if not isinstance(value, dict):
             otherwise = f"expected object, got {json_name(value)}"
         raise self._refusal(taken, InvalidArguments, otherwise)
+
+    def native(self) -> Callable[[Any], bool] | None:
+        """Native code alone, where nothing is to be done before or after it: true for arguments
+        that fit; of others, and of what it raises ``ValueError`` about, ``admit`` tells more.
+        """
+        self._compiled()
+        alone = self._look is None and self._fill is None
+        return self._exact if alone and self._schema.get("type") == "object" else None
 
     def check(self, value: Any) -> Any:
         """``value`` if it fits, as it is; raises :class:`InvalidOutput`."""
@@ -162,9 +177,14 @@ class Schema:
                 return
             tree = Tree(_as_dict(self._schema))
             self._cost = judge_cost(tree)
-            native, self._schema = _compile(tree, self._cost)
+            native = _compile(tree, tree.root)
+            self._schema = _fenced(tree, self._cost.limits)
+            if self._schema is not tree.root:
+                native = _compile(tree, self._schema)
             self._fill = plan(tree, coerce=self._coerce)
-            self._valid = native.is_valid
+            self._valid = self._exact = native.is_valid
+            if self._schema is not tree.root and gives_whole_numbers(tree.root):
+                self._exact = _compile(tree, {**_in_draft_4(self._schema), **_DRAFT_4}).is_valid
             self._look = self._looker(tree)
             self._native = native  # last: its presence says that the rest is there
 
@@ -203,21 +223,24 @@ def _as_dict(schema: Any) -> Any:
     return dict(schema) if isinstance(schema, Mapping) and type(schema) is not dict else schema
 
 
-def _compile(tree: Tree, cost: Cost) -> tuple[Validator, Any]:
-    """The native validator and the schema it was made from, dear patterns fenced in."""
+def gives_whole_numbers(schema: Any) -> bool:
+    """Whether arguments that were admitted have no ``1.0`` where this schema says integer.
+
+    To Draft 4 alone ``1.0`` is no integer, and ordinary schemas mean the same in every draft: what
+    passes as Draft 4 need not be looked through for such numbers.
+    """
+    return type(schema) is dict and schema.get("type") == "object" and is_ordinary(schema)
+
+
+def _compile(tree: Tree, schema: Any) -> Validator:
+    """The native validator for the schema of a tree, or for a copy of that with fences."""
     import jsonschema_rs  # 40 ms, so only once a schema is in use
 
-    schema = tree.root
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
-    make = partial(
-        jsonschema_rs.validator_for, validate_formats=True, offline=True, pattern_options=options
-    )
     try:
-        native = make(schema)
-        if cost.limits:
-            schema = _fenced(tree, cost.limits)
-            native = make(schema)
-        return native, schema
+        return jsonschema_rs.validator_for(
+            schema, validate_formats=True, offline=True, pattern_options=options
+        )
     except jsonschema_rs.ValidationError as error:
         raise _named(error, tree.root) from None
     except ValueError as error:
@@ -230,18 +253,54 @@ def _validation_error() -> type[ValidationError]:
     return jsonschema_rs.ValidationError
 
 
-def _fenced(tree: Tree, limits: Mapping[int, int]) -> Any:
-    """A copy in which a pattern that is dear on long text is only tried on short text."""
-    copy: Any = deepcopy(tree.root)
-    for place in tree.places():
-        limit = limits.get(id(place.schema))
-        if limit is not None:
-            inner = copy
-            for part in place.at:
-                inner = inner[part]
-            fence = {"if": {"maxLength": limit}, "then": {"pattern": inner.pop("pattern")}}
-            inner["allOf"] = [*inner.get("allOf", ()), {**fence, "else": False}]
+def _in_draft_4(schema: Any) -> dict[str, Any]:
+    """An ordinary schema, fenced or not, as that draft has it, which knows no ``required: []``."""
+    copy = {key: value for key, value in schema.items() if value != []}
+    if "properties" in copy:
+        copy["properties"] = {k: _in_draft_4(one) for k, one in copy["properties"].items()}
+    if "items" in copy:
+        copy["items"] = _in_draft_4(copy["items"])
     return copy
+
+
+_DRAFT_4: Final = {"$schema": "http://json-schema.org/draft-04/schema#"}
+
+
+_WRITABLE: Final = {"anyOf": [{"type": "number"}, {"not": {"type": "integer"}}]}
+"""What native code cannot write out is an integer to it, of any size, and no number."""
+
+
+def _fenced(tree: Tree, limits: Mapping[int, int]) -> Any:
+    """A copy in which a pattern that is dear on long text is only tried on short text, and an
+    integer too long to be written out does not slip past its bounds.
+    """
+    fences = [
+        (place.at, fences)
+        for place in tree.places()
+        if (fences := _fences(place.schema, limits.get(id(place.schema))))
+    ]
+    if not fences:
+        return tree.root
+    copy: Any = deepcopy(tree.root)
+    for at, wanted in fences:
+        inner = copy
+        for part in at:
+            inner = inner[part]
+        if len(wanted) > 1 or "if" in wanted[0]:
+            del inner["pattern"]
+        inner["allOf"] = [*inner.get("allOf", ()), *wanted]
+    return copy
+
+
+def _fences(schema: Mapping[str, Any], limit: int | None) -> list[dict[str, Any]]:
+    types = schema.get("type")
+    fences: list[dict[str, Any]] = []
+    if types == "integer" or (isinstance(types, list) and "integer" in types):
+        fences.append(_WRITABLE)
+    if limit is not None:
+        pattern = {"pattern": schema["pattern"]}
+        fences.append({"if": {"maxLength": limit}, "then": pattern, "else": False})
+    return fences
 
 
 def _named(error: ValidationError, root: Any) -> InvalidSchema:

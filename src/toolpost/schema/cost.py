@@ -12,8 +12,9 @@ look alike) is admitted if it grows slowly, and the value's depth is then part o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from toolpost.errors import InvalidSchema
 from toolpost.plain import Path
@@ -37,8 +38,7 @@ _OTHER_ITEM: Final = -1
 _PROPERTY_NAME: Final = -2
 
 
-@dataclass(slots=True)
-class _Either:
+class _Either(msgspec.Struct):
     """Branches of which a value can only take one: the dearest counts, not all of them."""
 
     branches: list[list[_Term]]
@@ -48,8 +48,7 @@ _Term = int | _Either
 _Groups = dict[_Key, list[_Term]]
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """``visits[n]``: subschemas tried on one place of a value ``n + 1`` levels deep, at most.
 
     ``limits``: text limits of patterns that are dear on long text, by the id of their subschema.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from toolpost.plain import json_name, pointer, printable
 
@@ -57,8 +57,7 @@ _PLAIN: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """One thing that is wrong: where, what, what would be right, and a hint if there is one."""
 
     at: str
@@ -217,28 +216,32 @@ def _expected(types: list[str], instance: Any) -> str:
 def _allowed(at: str, values: list[Any], instance: Any) -> Fault:
     allowed = tuple(values[:_MAX_ALLOWED])
     names = [value for value in values if isinstance(value, str)]
-    close = get_close_matches(instance, names, n=1) if _comparable(instance) else []
+    close = _closest(instance, names)
     if len(values) == 1:
         return Fault(at, f"must be {_shown(values[0])}", allowed)
     problem = "must be one of the allowed values"
     if len(values) > _MAX_ALLOWED:
         problem += f" ({len(values)} in all, the first {_MAX_ALLOWED} are listed)"
-    return Fault(at, problem, allowed, _meant(close[0]) if close else None)
+    return Fault(at, problem, allowed, _meant(close) if close else None)
 
 
 def _unknown(path: list[str | int], name: str, known: list[str], *, top: bool) -> Fault:
-    close = get_close_matches(name, known, n=1) if _comparable(name) else []
+    close = _closest(name, known)
     word = "parameter" if top else "property"
     return Fault(
         pointer([*path, name]),
         f"unknown {word}" if known else f"unknown {word}; none is allowed",
         tuple(map(printable, known[:_MAX_ALLOWED])) or None,
-        _meant(close[0]) if close else None,
+        _meant(close) if close else None,
     )
 
 
-def _comparable(text: Any) -> bool:
-    return isinstance(text, str) and len(text) <= _MAX_VALUE
+def _closest(text: Any, names: list[str]) -> str | None:
+    from difflib import get_close_matches  # only a fault pays for it
+
+    if not isinstance(text, str) or len(text) > _MAX_VALUE:
+        return None
+    return next(iter(get_close_matches(text, names, n=1)), None)
 
 
 def _meant(name: str) -> str:

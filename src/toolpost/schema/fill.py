@@ -21,6 +21,18 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,15})?(?:[eE][
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
+def with_whole_numbers(schema: Schema, value: Any) -> Any:
+    """``value`` with integers where an ordinary schema asks for one and got ``1.0``."""
+    if schema.get("type") == "integer":
+        return int(value) if type(value) is float and value.is_integer() else value
+    if type(value) is dict:
+        known = schema.get("properties", {})
+        return {k: with_whole_numbers(known.get(k, {}), one) for k, one in value.items()}
+    if type(value) is list and "items" in schema:
+        return [with_whole_numbers(schema["items"], one) for one in value]
+    return value
+
+
 class _Plan:
     """What to do to a value at one place: defaults to add, a coercion, and places below."""
 

@@ -10,8 +10,9 @@ out, ``a{100}`` counting 100); it backtracks for look-around, back-references an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 MAX_LENGTH: Final = 2_000
 MAX_DEPTH: Final = 50
@@ -21,8 +22,8 @@ _STEPS: Final = 50_000_000
 _UNANCHORED_TEXT: Final = 1_000
 _ANCHORED_TEXT: Final = 100_000
 
-_BACKTRACKS = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9]|\\[kKG]|[*+?}]\+")
-_ATOM = re.compile(
+_BACKTRACKS: Final = r"\(\?(?:[=!>]|<[=!])|\\[1-9]|\\[kKG]|[*+?}]\+"
+_ATOM: Final = (
     r"\\(?:[pPx]\{[^}]{0,40}\}|u\{[^}]{0,8}\}|.)"  # an escape
     r"|\[\^?\]?(?:\\.|\[:\w{1,10}:\]|[^\]\\])*\]"  # a class
     r"|(?P<open>\((?:\?(?:[=!>:]|<[=!]|P?<\w{1,60}>|[a-zA-Z-]{1,8}[:)]))?)|(?P<close>\))"
@@ -31,8 +32,7 @@ _ATOM = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """``text_limit`` is the longest text the pattern may be tried on; None where any will do."""
 
     text_limit: int | None
@@ -42,8 +42,7 @@ class TooExpensive(ValueError):
     """The pattern costs too much; the message says what to change."""
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     size: int = 0
     last: int = 0
     endless: bool = False  # holds an unbounded repetition
@@ -53,7 +52,7 @@ class _Group:
 def judge(pattern: str) -> Judgement:
     if len(pattern) > MAX_LENGTH:
         raise TooExpensive(f"pattern is longer than {MAX_LENGTH} characters; shorten it")
-    backtracks = _BACKTRACKS.search(pattern) is not None
+    backtracks = re.search(_BACKTRACKS, pattern) is not None
     size = _size(pattern, backtracks)
     if backtracks:
         anchored = pattern.startswith("^") and "|" not in pattern
@@ -64,7 +63,7 @@ def judge(pattern: str) -> Judgement:
 def _size(pattern: str, backtracks: bool) -> int:
     """The pattern's size with every counted repetition written out."""
     groups = [_Group()]
-    for found in _ATOM.finditer(pattern):
+    for found in re.finditer(_ATOM, pattern):
         here = groups[-1]
         if found["open"]:
             groups.append(_Group())

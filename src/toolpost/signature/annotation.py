@@ -12,8 +12,9 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import msgspec
 
 from toolpost.schema.tree import REFERENCES, subschemas
 
@@ -25,13 +26,12 @@ class NoJsonForm(TypeError):
     """A type that has no JSON form; the message says why and what to use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """``schema`` may refer to ``defs``. ``convert`` turns JSON into the type, ``dump`` back again;
     None where the JSON value is the Python value."""
 
     schema: dict[str, Any]
-    defs: Mapping[str, Any] = field(default_factory=dict)
+    defs: Mapping[str, Any] = {}
     convert: Way | None = None
     dump: Way | None = None
 

@@ -11,10 +11,11 @@ import re
 import typing
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Annotated, Any, Final, NoReturn, get_args, get_origin
+
+import msgspec
 
 from toolpost.errors import InvalidArguments, InvalidSpec
 from toolpost.plain import is_simple, json_name, measure
@@ -37,8 +38,7 @@ _REFUSED: Final = {
 Convert = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """How to present a function as a tool, and how to call it.
 
     ``convert`` turns admitted JSON arguments into keyword arguments of the function, ``dump`` its
@@ -55,8 +55,7 @@ class Signature:
     stays_json: bool
 
 
-@dataclass(slots=True)
-class _Parameter:
+class _Parameter(msgspec.Struct):
     name: str
     annotation: Any
     default: Any
@@ -256,7 +255,7 @@ def _marker(annotation: Any, default: Any) -> Inject | Secret | None:
     if origin is Annotated:
         for one in annotation.__metadata__:
             if isinstance(one, Secret):
-                return replace(one, optional=default is not _EMPTY)
+                return msgspec.structs.replace(one, optional=default is not _EMPTY)
             if isinstance(one, Inject) or one is Inject:
                 return Inject(*_wanted(annotation.__origin__, default))
     elif origin is not None:

@@ -8,22 +8,21 @@ Above: ``describe.py`` finds these markers, the backend fills them in. Below: no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Inject:
+class Inject(msgspec.Struct, frozen=True):
     """A dependency, found by its type. ``optional``: the function does without it if need be."""
 
     type: Any = None
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(msgspec.Struct, frozen=True):
     """A secret, found by its name; the model never sees it."""
 
     name: str

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from toolpost.backends.python import loading
+from toolpost.backends.python.binding import Binding, binding_of, verify
 from toolpost.backends.python.calling import Function, function_from, function_of
 from toolpost.backends.python.here import Run, inline, threaded
 from toolpost.backends.python.life import Life
@@ -41,19 +42,10 @@ class PythonOptions(Options, frozen=True):
     threads: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
 
 
-class Binding(Options, frozen=True):
-    """Where a spec's function is, and which variables of the environment a worker may see."""
-
-    module: str
-    function: str
-    env: tuple[str, ...] = ()
-    main: str | None = None
-
-
 class PythonHandle:
     """One Python tool, ready: ``about`` says where it runs."""
 
-    __slots__ = ("_check", "_life", "_run", "about")
+    __slots__ = ("_check", "_life", "about", "run")
 
     def __init__(
         self,
@@ -63,13 +55,10 @@ class PythonHandle:
         *,
         check: Check | None = None,
     ) -> None:
-        self._run = run
+        self.run = run
         self._life = life
         self._check = check
         self.about = {"isolation": isolation}
-
-    def __call__(self, call: Call) -> Coroutine[Any, Any, Any]:
-        return self._run(call)
 
     async def health(self) -> Health:
         if self._life is not None:
@@ -85,6 +74,7 @@ class PythonBackend:
     """Runs tools of kind ``python``."""
 
     options: ClassVar[type[Options]] = PythonOptions
+    verify = staticmethod(verify)
 
     def __init__(self, services: Services | None = None) -> None:
         services = services or Services()
@@ -131,7 +121,7 @@ class PythonBackend:
         isolation = spec.isolation or ("sandbox" if spec.tier >= 3 else "process")
         if isolation in ("process", "sandbox"):
             return self._bind_worker(spec, isolation, None, path)
-        found = _found(spec, _binding(spec), path)
+        found = _found(spec, binding_of(spec), path)
         function = function_from(found, self._services)
         run = inline(function) if isolation == "inline" else threaded(function, self.threads)
         return PythonHandle(run, isolation)
@@ -149,7 +139,7 @@ class PythonBackend:
                 f"{spec.name!r} must run in a sandbox, and this installation has none: "
                 "give it isolation: process if it may run unconfined"
             )
-        binding = _binding(spec)
+        binding = binding_of(spec)
         simple = function is not None and function.takes_json and function.gives_data
         convert = function.convert if function is not None and simple else None
         where = Target(
@@ -161,7 +151,7 @@ class PythonBackend:
             mapping=function is not None and function.mapping,
             spec=None if simple else msgspec.json.encode(spec).decode(),
         )
-        pool = self._pool(spec, where, (*binding.env, *(function.secrets if function else ())))
+        pool = self._pool(spec, where, binding.env, function.secrets if function else ())
 
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
@@ -173,23 +163,30 @@ class PythonBackend:
 
         return PythonHandle(run, isolation, check=check)
 
-    def _pool(self, spec: ToolSpec, where: Target, env: tuple[str, ...]) -> WorkerPool:
+    def _pool(
+        self, spec: ToolSpec, where: Target, env: tuple[str, ...], secrets: tuple[str, ...]
+    ) -> WorkerPool:
         """Tools of one package that need the same surroundings share their workers: in one process
         they could meddle with each other, so they must be of one trust.
         """
         package = where.module.partition(".")[0]
-        key = (package, where.path, env, spec.limits.memory, spec.limits.output)
+        key = (package, where.path, env, secrets, spec.limits.memory, spec.limits.output)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = WorkerPool(
                 python_path=sys.path,
-                env=for_child(env),
+                env={**for_child(env), **self._told(secrets)},
                 memory=spec.limits.memory,
                 size=self._options.workers,
                 recycle_after=self._options.recycle_after,
                 max_output=spec.limits.output,
             )
         return pool
+
+    def _told(self, secrets: tuple[str, ...]) -> dict[str, str]:
+        """Secrets as variables: that is where a worker finds them, whoever keeps them here."""
+        found = {name: self._services.secret(name) for name in secrets}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 _NOT_IMPORTABLE = (
@@ -202,10 +199,6 @@ def _default(spec: ToolSpec, function: Function, *, stateful: bool) -> Isolation
     if function.is_async:
         return "inline"
     return "thread" if stateful or spec.tier < 2 else "process"
-
-
-def _binding(spec: ToolSpec) -> Binding:
-    return options_from(spec.binding, Binding, f"the binding of {spec.name!r}")
 
 
 def _found(spec: ToolSpec, binding: Binding, path: tuple[str, ...]) -> Any:

@@ -15,6 +15,7 @@ from toolpost.call import Call
 from toolpost.contracts import Services
 from toolpost.errors import InvalidOutput, MissingPart
 from toolpost.result import PARTS, Output, Part
+from toolpost.schema import gives_whole_numbers
 from toolpost.signature import Convert, Inject, Secret, Signature, describe
 
 _log = logging.getLogger("toolpost.tools")
@@ -46,7 +47,11 @@ def function_of(target: Any, services: Services) -> Function:
     """The function behind a tool that was written with ``@tool`` or ``create_tool``."""
     if target.signature is None:
         return taking_a_mapping(target.function, services)
-    return described(target.function, target.signature, services, defaults(target.function))
+    signature, schema = target.signature, target.spec.input_schema
+    if signature.stays_json and schema == signature.input_schema and gives_whole_numbers(schema):
+        # they are as it would make them
+        signature = msgspec.structs.replace(signature, convert=None)
+    return described(target.function, signature, services, defaults(target.function))
 
 
 def function_from(found: Any, services: Services | None = None) -> Function:
