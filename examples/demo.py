@@ -1,8 +1,9 @@
-"""A guided tour: four calls that show what toolpost does with a tool. Run it with ``make run``."""
+"""A guided tour: a few calls that show what toolpost does with a tool. Run it with ``make run``."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import tempfile
 import time
@@ -12,8 +13,9 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
 
-from toolpost import Call, Denied, Executor, Registry, Result, tool
-from toolpost.contracts import Walk
+from toolpost import Result, Runtime, tool
+from toolpost.config import Config, Settings
+from toolpost.ledger.reading import AuditedCall, last_calls
 
 console = Console(width=min(80, Console().width))
 
@@ -38,42 +40,52 @@ async def wipe_disk() -> None:
     raise AssertionError("this never runs")
 
 
-async def no_dangerous_tools(call: Call, call_next: Walk) -> Result:
-    """A guard is a function: raise to refuse, call on to allow."""
-    if call.spec.tier == 4:
-        raise Denied(f"{call.tool} is a tier 4 tool, and this demo runs none of those.")
-    return await call_next(call)
-
-
 async def main() -> int:
-    registry = Registry([add, write_later, wipe_disk])
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "file.txt"
-        async with Executor(registry, guards=[no_dangerous_tools]) as executor:
-            await executor.execute("write_later", {"path": str(file)}, dry_run=True)
+        async with Runtime(Config(Settings(), Path(folder))) as tools:  # the default chain
+            tools.registry.add(add, write_later, wipe_disk)
+            await tools.execute("write_later", {"path": str(file)}, dry_run=True)
             step("1  A call that works", 'execute("add", {"a": 1, "b": 2})')
-            show(good := await executor.execute("add", {"a": 1, "b": 2}))
+            show(good := await tools.execute("add", {"a": 1, "b": 2}))
             step("2  Wrong arguments: every fault, and what to do", 'execute("add", {"a": "one"})')
-            show(bad := await executor.execute("add", {"a": "one"}))
+            show(bad := await tools.execute("add", {"a": "one"}))
             step(
                 "3  A blocking tool is stopped: it sleeps 3 s, its limit is 0.5 s",
                 'execute("write_later", {"path": "file.txt"})',
             )
-            show(late := await executor.execute("write_later", {"path": str(file)}))
+            show(late := await tools.execute("write_later", {"path": str(file)}))
             console.print("  Waiting until the tool would have written its file …", style="dim")
             await asyncio.sleep(3)
             written = file.exists()
             console.print(f"  Was the file written? [bold]{'yes' if written else 'no'}[/bold]\n")
-            step("4  A guard refuses, the tool never starts", 'execute("wipe_disk")')
-            show(refused := await executor.execute("wipe_disk"))
+            step("4  A dangerous tool is refused, it never starts", 'execute("wipe_disk")')
+            show(refused := await tools.execute("wipe_disk"))
+            step("5  Every call is on record, and can be proved", "toolpost audit verify")
+            show_record(calls := await on_record(tools))
     console.print("Next: [bold]docs/tutorial.md[/bold]\n")
     as_promised = (
         good.success
         and [r.error.code for r in (bad, late, refused) if r.error]
         == ["VALIDATION_ERROR", "TIMEOUT", "POLICY_DENIED"]
         and not written
+        and [call.code for call in calls][-3:] == ["VALIDATION_ERROR", "TIMEOUT", "POLICY_DENIED"]
     )
     return 0 if as_promised else 1
+
+
+async def on_record(tools: Runtime) -> list[AuditedCall]:
+    """The audit writes harmless calls in batches: wait for the last one."""
+    async with asyncio.timeout(30):
+        while len(calls := await last_calls(tools.store, 10)) < 5 or calls[-1].code == "OPEN":
+            await asyncio.sleep(0.05)
+    return calls
+
+
+def show_record(calls: list[AuditedCall]) -> None:
+    for call in calls:
+        console.print(f"  {call.asked.tool:12} {call.code}", highlight=False)
+    console.print()
 
 
 def step(title: str, code: str) -> None:
@@ -93,4 +105,5 @@ def show(result: Result) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("toolpost").addHandler(logging.NullHandler())  # what it says is shown here
     sys.exit(asyncio.run(main()))

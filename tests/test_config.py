@@ -40,7 +40,17 @@ def fault(text: str = "") -> str:
 def test_without_a_file_there_are_defaults(empty_folder: Path) -> None:
     assert find() == Config(Settings(), empty_folder)
     assert Settings() == Settings(
-        sources=(), observers=(), guards=(), extensions={}, backends={}, watch=True
+        sources=(),
+        observers=("trace", "log", "metrics", "audit"),
+        guards=(
+            *("access", "sanitize", "policy", "rate", "approval"),
+            *("cache", "once", "retry", "slots"),
+        ),
+        extensions={},
+        backends={},
+        store={"kind": "sqlite"},
+        state=".toolpost",
+        watch=True,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,20 @@ from toolpost.spec import explained, nearest, short
 
 FILE_NAME = "toolpost.toml"
 PREFIX = "TOOLPOST_"
+OBSERVERS: Final = ("trace", "log", "metrics", "audit")
+GUARDS: Final = (
+    "access",
+    "sanitize",
+    "policy",
+    "rate",
+    "approval",
+    "cache",
+    "once",
+    "retry",
+    "slots",
+)
+"""The default chain, outermost first: who may comes before what is allowed, waiting for a person
+before a slot, and a retry takes a fresh slot each time."""
 Place = tuple[str | int, ...]
 
 
@@ -31,11 +45,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     sources: tuple[dict[str, Any], ...] = ()
-    observers: tuple[str, ...] = ()
-    guards: tuple[str, ...] = ()
+    observers: tuple[str, ...] = OBSERVERS
+    guards: tuple[str, ...] = GUARDS
     extensions: dict[str, dict[str, Any]] = {}
     backends: dict[str, dict[str, Any]] = {}
-    store: dict[str, Any] = msgspec.field(default_factory=lambda: {"kind": "memory"})
+    store: dict[str, Any] = msgspec.field(default_factory=lambda: {"kind": "sqlite"})
     state: str = ".toolpost"
     mode: Mode = "standard"
     watch: bool = True

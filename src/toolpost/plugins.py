@@ -7,15 +7,17 @@ the config names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from toolpost.contracts import Backend, Gauged, Gauges, Services
-from toolpost.errors import ConfigError, MissingPart
-from toolpost.spec import nearest, short
+from toolpost.contracts import Backend, Confines, Gauged, Gauges, Mode, Services
+from toolpost.errors import ConfigError, MissingPart, SetupError
+from toolpost.spec import ToolSpec, nearest, short
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -24,6 +26,7 @@ SOCKETS: Final = ("backends", "sources", "extensions", "stores")
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
         ("backends", "python"): "toolpost.backends.python.backend:PythonBackend",
+        ("backends", "shell"): "toolpost.backends.shell.backend:ShellBackend",
         ("sources", "files"): "toolpost.sources.files:FilesSource",
         ("sources", "modules"): "toolpost.sources.modules:ModulesSource",
         ("sources", "entrypoints"): "toolpost.sources.entrypoints:EntryPointsSource",
@@ -45,6 +48,13 @@ BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("stores", "postgres"): "toolpost.stores.postgres:PostgresStore",
     }
 )
+_BINDINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "python": "toolpost.backends.python.binding",
+        "shell": "toolpost.backends.shell.binding",
+    }
+)
+"""Kind → what verifies its bindings, where the backend itself takes a while to import."""
 _EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {"asyncpg": "postgres", "opentelemetry": "otel", "cryptography": "seal"}
 )
@@ -73,6 +83,23 @@ def load(socket: str, name: str) -> Any:
         ) from exc
 
 
+def verify_binding(spec: ToolSpec) -> None:
+    """What the spec's kind has to say of its binding before anything is bound: ``InvalidSpec``."""
+    if (verify := _verifier(spec.kind)) is not None:
+        verify(spec)
+
+
+@cache
+def _verifier(kind: str) -> Callable[[ToolSpec], None] | None:
+    """Looked up once: thousands of specs of a kind may be loaded."""
+    try:
+        home = _BINDINGS.get(kind)
+        part = load("backends", kind) if home is None else import_module(home)
+    except SetupError:
+        return None  # its tools are refused when they are bound, with the reason
+    return getattr(part, "verify", None)
+
+
 def installed(socket: str) -> list[EntryPoint]:
     """Everything that is installed for a socket, ours and others', by name."""
     from importlib.metadata import entry_points  # 20 ms, and most programs never ask
@@ -98,6 +125,29 @@ def _not_there(socket: str, name: str, names: list[str]) -> str:
         f"(installed: {', '.join(names) or 'none'}). A package adds one through an entry point in "
         f"the group toolpost.{socket}."
     )
+
+
+class SharedSandbox:
+    """The sandbox of all backends: loaded and opened when the first of them wants it."""
+
+    def __init__(self, *, mode: Mode = "standard", state: str | None = None) -> None:
+        self._mode, self._state = mode, state
+        self._sandbox: Any = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self) -> Confines:
+        if self._sandbox is None:
+            async with self._one_at_a_time:
+                if self._sandbox is None:
+                    kind = import_module("toolpost.sandbox").Sandbox
+                    self._sandbox = await kind.open(mode=self._mode, state=self._state)
+        confines: Confines = self._sandbox
+        return confines
+
+    async def close(self) -> None:
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            await sandbox.close()
 
 
 class Backends:

@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from toolpost.call import OWNER, Caller
 from toolpost.clock import SystemClock
-from toolpost.config import Config, find, origin
+from toolpost.config import GUARDS, OBSERVERS, Config, find, origin
 from toolpost.contracts import (
     Backend,
     Closes,
+    Complains,
     Extension,
+    Health,
     Opens,
     Ring,
     Source,
-    Store,
     Surroundings,
     Tell,
 )
-from toolpost.environ import secret
-from toolpost.errors import ConfigError, MissingPart, NameTaken, SetupError
+from toolpost.environ import remembered, secret
+from toolpost.errors import CallError, ConfigError, MissingPart, NameTaken, SetupError
 from toolpost.executor import Executor
 from toolpost.lock import (
     QUARANTINED,
@@ -40,18 +41,20 @@ from toolpost.lock import (
     source_name,
 )
 from toolpost.options import Options, options_from
-from toolpost.plugins import load
+from toolpost.plugins import SharedSandbox, load
 from toolpost.registry import Entry, Registry, as_entry, renamed
 from toolpost.spec import ToolSpec
+from toolpost.stores.lazy import LazyStore
 
 _log = logging.getLogger("toolpost")
 
 
 class Runtime:
-    """Everything a config names, open. ``problems`` says what is wrong with a source right now,
-    ``quarantined`` which tools are not as the lock has them, and why they are refused.
+    """Everything a config names, open. ``problems`` says what is wrong right now, ``quarantined``
+    which tools are not as the lock has them, and why they are refused.
 
-    Rings of your own stand inside those that the config names.
+    Rings of your own stand inside those that the config names. The store is opened by the first
+    who needs it: where nothing is called, nothing is made.
     """
 
     def __init__(
@@ -62,12 +65,13 @@ class Runtime:
         guards: Iterable[Extension | Ring] = (),
         backends: Mapping[str, Backend] | None = None,
         provide: Mapping[type, object] | None = None,
+        secret: Callable[[str], str | None] = secret,
     ) -> None:
         settings = config.settings
         verify_backends(config, given=backends or {})
         self.config = config
         self.registry = Registry()
-        self.store = _store(config)
+        self.store = store_of(config)
         around = Surroundings(
             records=self.store,
             journal=self.store,
@@ -75,19 +79,21 @@ class Runtime:
             base=config.base,
             state=config.base / settings.state,
             mode=settings.mode,
-            secret=secret,
+            secret=remembered(secret),
         )
+        self._sandbox = SharedSandbox(mode=settings.mode, state=str(around.state))
         self.executor = Executor(
             self.registry,
             observers=[*_extensions("observers", config, around), *observers],
             guards=[*_extensions("guards", config, around), *guards],
             backends={**(backends or {}), QUARANTINED: Quarantine()},
-            provide=provide,
+            provide={SharedSandbox: self._sandbox, **(provide or {})},
             settings=settings.backends,
+            secret=secret,
         )
         self.execute = self.executor.execute
         self.pins = Pins(config.base / settings.lock)
-        self.problems: dict[str, str] = {}
+        self._broken: dict[str, str] = {}
         self._sources = [_Loaded(table, i, config) for i, table in enumerate(settings.sources)]
         self._watching: list[asyncio.Task[None]] = []
         self._one_at_a_time = asyncio.Lock()
@@ -101,24 +107,45 @@ class Runtime:
         guards: Iterable[Extension | Ring] = (),
         backends: Mapping[str, Backend] | None = None,
         provide: Mapping[type, object] | None = None,
+        secret: Callable[[str], str | None] = secret,
     ) -> Self:
         """From a config file; with no path, from ``toolpost.toml`` here."""
         return cls(
-            find(path), observers=observers, guards=guards, backends=backends, provide=provide
+            find(path),
+            observers=observers,
+            guards=guards,
+            backends=backends,
+            provide=provide,
+            secret=secret,
         )
 
     async def start(self, tell: Tell = lambda done, total: None) -> None:
-        """Load every source; the first that cannot be loaded stops it with its reason."""
-        await asyncio.to_thread(self.pins.read)
-        await self.store.open()
-        for extension in (*self.executor.observers, *self.executor.guards):
-            if isinstance(extension, Opens):
-                await extension.open()
-        for source in self._sources:
-            await self._load(source, tell)
+        """Load everything, make the rings ready, watch for changes."""
+        await self.load(tell)
+        await self.open_rings()
         if self.config.settings.watch:
             self._watching = [asyncio.create_task(self._watch(s)) for s in self._sources]
             self._watching.append(asyncio.create_task(self._watch_lock()))
+
+    async def load(self, tell: Tell = lambda done, total: None) -> None:
+        """Load every source; the first that cannot be loaded stops it with its reason.
+
+        It is enough for who only looks at tools: nothing is opened that calls need.
+        """
+        await asyncio.to_thread(self.pins.read)
+        for source in self._sources:
+            await self._load(source, tell)
+
+    async def open_rings(self) -> None:
+        """Before the first call: what is kept already is opened, and what earlier processes left
+        half done is taken up. A store that cannot be had now may be later: see ``problems``.
+        """
+        if self.store.there:
+            with suppress(CallError):
+                await self.store.open()
+        for extension in self._extensions:
+            if isinstance(extension, Opens):
+                await extension.open()
 
     async def reload(self) -> Mapping[str, str]:
         """Load every source again; one that is broken keeps its last good tools."""
@@ -130,6 +157,23 @@ class Runtime:
     def list(self, caller: Caller = OWNER) -> tuple[ToolSpec, ...]:
         """The tools that this caller may know of, but for those in quarantine."""
         return tuple(s for s in self.executor.list(caller) if s.kind != QUARANTINED)
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong right now, by the part that has it: a source that keeps its last good
+        tools, the lock, the store, an extension.
+        """
+        told = {f"extension {e.name}": e.problem for e in self._complaining}
+        found = {**self._broken, "store": self.store.problem, **told}
+        return {part: problem for part, problem in found.items() if problem}
+
+    async def health(self) -> Mapping[str, Health]:
+        """How every part is that can be asked; the store is tried, if it has been made."""
+        store, problems = await self.store.health(), self.problems
+        parts = [*(s.label for s in self._sources), "lock"]
+        parts += [f"extension {e.name}" for e in self._complaining]
+        asked = {part: Health(part not in problems, problems.get(part)) for part in parts}
+        return {"store": store, **asked}
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -158,6 +202,7 @@ class Runtime:
         await asyncio.gather(*self._watching, return_exceptions=True)
         async with AsyncExitStack() as stack:  # one that fails does not keep the others open
             stack.push_async_callback(self.store.close)
+            stack.push_async_callback(self._sandbox.close)
             for loaded in self._sources:
                 if isinstance(loaded.source, Closes):
                     stack.push_async_callback(loaded.source.close)
@@ -175,6 +220,14 @@ class Runtime:
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def _extensions(self) -> Sequence[Extension]:
+        return (*self.executor.observers, *self.executor.guards)
+
+    @property
+    def _complaining(self) -> Sequence[Any]:
+        return [e for e in self._extensions if isinstance(e, Complains)]
 
     async def _load(self, loaded: _Loaded, tell: Tell = lambda done, total: None) -> None:
         async with self._one_at_a_time:
@@ -226,7 +279,7 @@ class Runtime:
         except Exception as broken:  # noqa: BLE001 - a source may raise anything; what it had stays
             self._note(loaded, _told(broken), broken)
         else:
-            self.problems.pop(loaded.label, None)
+            self._broken.pop(loaded.label, None)
             _log.info("%s was loaded again", loaded.label)
 
     async def _watch(self, loaded: _Loaded) -> None:
@@ -241,10 +294,10 @@ class Runtime:
             async with self._one_at_a_time:
                 await asyncio.to_thread(self.pins.read)
         except ConfigError as broken:
-            self.problems["lock"] = broken.message
+            self._broken["lock"] = broken.message
             _log.error("the lock stays as it was: %s", broken.message)
         else:
-            self.problems.pop("lock", None)
+            self._broken.pop("lock", None)
 
     async def _watch_lock(self) -> None:
         async for _ in self.pins.changes():
@@ -261,7 +314,7 @@ class Runtime:
             self._note(loaded, broken.message, broken)
 
     def _note(self, loaded: _Loaded, problem: str, broken: Exception) -> None:
-        self.problems[loaded.label] = problem
+        self._broken[loaded.label] = problem
         trace = None if isinstance(broken, SetupError) else broken
         _log.error("%s keeps the tools it had: %s", loaded.label, problem, exc_info=trace)
 
@@ -304,24 +357,31 @@ def _told(broken: Exception) -> str:
     return str(broken) if isinstance(broken, SetupError) else repr(broken)
 
 
-def _store(config: Config) -> Store:
+def store_of(config: Config) -> LazyStore:
+    """The store that a config names, not opened yet."""
     options = dict(config.settings.store)
     with _placed(config, "store"):
         kind = options.pop("kind", None)
         if not isinstance(kind, str):
-            raise ConfigError('the store has no kind; say kind = "memory", for example')
-        store: Store = load("stores", kind).from_config(
-            options, config.base / config.settings.state
-        )
-    return store
+            raise ConfigError('the store has no kind; say kind = "sqlite", for example')
+        state = config.base / config.settings.state
+        return LazyStore(load("stores", kind).from_config(options, state))
 
 
 def _extensions(
     listed: Literal["observers", "guards"], config: Config, around: Surroundings
 ) -> Iterator[Extension]:
-    for name in getattr(config.settings, listed):
+    names: Sequence[str] = getattr(config.settings, listed)
+    for name in names:
         with _placed(config, listed):
-            part = load("extensions", name)
+            try:
+                part = load("extensions", name)
+            except MissingPart as fault:
+                if names in (OBSERVERS, GUARDS) and isinstance(
+                    fault.__cause__, ModuleNotFoundError
+                ):
+                    continue  # nobody has asked for it by name, and its extra is not installed
+                raise
         with _placed(config, "extensions", name):
             yield part.from_config(config.settings.extensions.get(name, {}), around)
 

@@ -85,3 +85,16 @@ def test_a_broken_config_is_a_finding_and_the_rest_is_still_tried(project: Path)
 def test_no_config_is_a_warning(tmp_path: Path) -> None:
     done = toolpost("doctor", "--json", cwd=tmp_path)
     assert (done.returncode, verdicts(json.loads(done.stdout))["config"]) == (0, "warn")
+
+
+def test_a_store_and_an_audit_that_cannot_be_used_are_named(project: Path) -> None:
+    toolpost("call", "add", "a=1", cwd=project)
+    assert verdicts(json_of("doctor", cwd=project))["store"] == "ok"
+    (project / ".toolpost/audit/audit.key").chmod(0o644)
+    found = {one["check"]: one for one in json_of("doctor", cwd=project)}
+    assert (found["store"]["verdict"], found["extension audit"]["verdict"]) == ("ok", "fail")
+    assert "others may read this key" in found["extension audit"]["found"]
+    (project / ".toolpost/store.db").write_text("no database " * 100, encoding="utf-8")
+    found = {one["check"]: one for one in json_of("doctor", cwd=project)}
+    assert (found["store"]["verdict"], found["tools"]["verdict"]) == ("fail", "ok")
+    assert f"{project}/.toolpost/store.db is no SQLite file" in found["store"]["found"]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.cli.program import json_of, toolpost
 from toolpost.cli.init import FILES as WRITTEN
+from toolpost.config import GUARDS
 
-FILES = {"toolpost.toml", "tools.yaml", "my_tools.py"}
+FILES = {"toolpost.toml", "tools.yaml", "my_tools.py", ".gitignore"}
 
 
 def test_a_new_project_works_at_once(tmp_path: Path) -> None:
@@ -20,6 +21,35 @@ def test_a_new_project_works_at_once(tmp_path: Path) -> None:
     assert toolpost("call", "add", "a=1", "b=2", cwd=folder).stdout == "3\n"
     assert toolpost("call", "greet", "name=42", cwd=folder).stdout == "Hello, 42!\n"
     assert toolpost("call", "count_down", "start=1", cwd=folder).stdout == "Lift-off.\n"
+
+
+def test_what_is_kept_is_no_business_of_git(tmp_path: Path) -> None:
+    toolpost("init", cwd=tmp_path)
+    toolpost("call", "add", "a=1", "b=2", cwd=tmp_path)
+    assert (tmp_path / ".toolpost" / "store.db").exists()
+    assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == ".toolpost/\n"
+
+
+def test_a_gitignore_of_yours_stays_as_it_is_and_you_are_told_what_to_add(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine\n", encoding="utf-8")
+    done = toolpost("init", cwd=tmp_path)
+    assert (done.returncode, "echo .toolpost/ >> .gitignore" in done.stdout) == (0, True)
+    assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == "mine\n"
+    assert (tmp_path / "toolpost.toml").exists()
+
+
+def test_the_config_shows_the_default_chain_to_be_shortened(tmp_path: Path) -> None:
+    toolpost("init", cwd=tmp_path)
+    file = tmp_path / "toolpost.toml"
+    text = file.read_text(encoding="utf-8").replace('"audit"]', "]").replace("\n#   ", "\n")
+    for name in ("observers", "guards"):
+        text = text.replace(f"# {name} = [", f"{name} = [")
+    file.write_text(text, encoding="utf-8")
+    found = {one["name"]: one for one in json_of("config", cwd=tmp_path)["settings"]}
+    assert found["observers"]["value"] == ["trace", "log", "metrics"]
+    assert found["guards"]["value"] == list(GUARDS)
+    assert found["guards"]["origin"].startswith("toolpost.toml:")
+    assert "audit" not in json_of("show", "add", cwd=tmp_path)["rings"]
 
 
 def test_what_is_written_fits_into_eighty_columns() -> None:

@@ -110,8 +110,9 @@ def test_differences_as_json(pinned: Path) -> None:
 
 
 def test_a_secret_of_a_binding_is_in_no_lock_and_no_difference(project: Path) -> None:
-    binding = "binding: {module: tools_of_the_test, function: add, env: {API_KEY: hunter-%d}}"
-    change(project, "binding: {module: tools_of_the_test, function: add}", binding % 1)
+    """Of a kind that nobody here has installed, so that anything may stand in its binding."""
+    binding = "kind: elsewhere\n  binding: {env: {API_KEY: hunter-1}}"
+    change(project, "binding: {module: tools_of_the_test, function: add}", binding)
     assert toolpost("lock", cwd=project).returncode == 0
     change(project, "hunter-1", "hunter-2")
     shown = toolpost("lock", cwd=project)

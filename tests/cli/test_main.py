@@ -96,6 +96,32 @@ def test_a_broken_spec_file_is_one_line_with_its_place(project: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list",), "unknown field"),
+        (("--config", "no.toml", "list"), "no.toml"),
+        (("call", "add", "a" * 30, "and", "more"), "is not an argument."),
+        (("lst",), "No such command"),
+    ],
+)
+def test_what_went_wrong_fits_the_terminal(
+    project: Path, words: tuple[str, ...], said: str
+) -> None:
+    (project / "toolpost.toml").write_text(
+        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n', encoding="utf-8"
+    )
+    if words == ("list",):
+        text = f"- name: x\n  describtion_{'x' * 40}: y\n"
+        (project / "tools.yaml").write_text(text, encoding="utf-8")
+    with Terminal(*words, cwd=project) as terminal:
+        assert terminal.ended() != 0
+    written = terminal.written.replace("\r", "")
+    assert said in written
+    long = [line for line in written.splitlines() if len(line) > 80 and " " in line.strip()]
+    assert long == []
+
+
 def test_a_config_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     done = toolpost("--config", "no.toml", "list", cwd=tmp_path)
     assert (done.returncode, "no.toml" in done.stderr) == (78, True)

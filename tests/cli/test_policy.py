@@ -50,12 +50,39 @@ def test_a_decision_is_explained_with_its_rule_and_place(governed: Path) -> None
     assert told["steps"][0]["place"].endswith("policy.toml:2:3")
 
 
+RAW = """
+- name: mail
+  description: Send a mail.
+  input_schema:
+    type: object
+    properties:
+      to: {type: array, items: {$ref: "#/$defs/address"}}
+      body: {type: string}
+    $defs: {address: {type: string, x-raw: true}}
+  binding: {module: nowhere, function: mail}
+"""
+
+
+def test_explain_and_show_tell_which_parameters_are_raw(governed: Path) -> None:
+    config = governed / "toolpost.toml"
+    text = config.read_text(encoding="utf-8").replace('["tools.yaml"', '["raw.yaml", "tools.yaml"')
+    config.write_text(text, encoding="utf-8")
+    (governed / "raw.yaml").write_text(RAW, encoding="utf-8")
+    for command in (("policy", "explain"), ("show",)):
+        assert json_of(*command, "mail", cwd=governed)["raw"] == ["to"]
+        arguments = ("a=1",) if command[0] == "policy" else ()
+        assert json_of(*command, "add", *arguments, cwd=governed)["raw"] == []
+        shown = toolpost(*command, "mail", cwd=governed).stdout
+        assert "raw" in shown
+        assert "raw" not in toolpost(*command, "add", *arguments, cwd=governed).stdout
+
+
 def test_where_no_rule_speaks_the_mode_is_named(governed: Path) -> None:
     told = json_of("policy", "explain", "refuse", cwd=governed)
     assert (told["verdict"], told["rule"]) == ("ask", "strict/tier-2")
     (governed / "toolpost.toml").write_text('mode = "permissive"\n', encoding="utf-8")
     assert toolpost("policy", "explain", "refuse", cwd=governed).returncode == 4
-    config = '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+    config = 'guards = []\n[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
     (governed / "toolpost.toml").write_text(config, encoding="utf-8")
     done = toolpost("policy", "explain", "refuse", "--caller", "x", cwd=governed)
     assert "No rules: the mode and the tier decide." in done.stdout

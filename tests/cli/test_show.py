@@ -35,7 +35,8 @@ def test_a_tool_as_json_has_the_public_spec(project: Path) -> None:
     shown = json_of("show", "add", cwd=project)
     assert "binding" not in shown["spec"]
     assert (shown["tier_name"], shown["timeout"], shown["isolation"]) == ("SAFE", 5.0, "process")
-    assert (shown["rings"], shown["problem"]) == ([], None)
+    assert shown["rings"] == ["log", "metrics", "audit", "rate", "approval", "retry", "slots"]
+    assert shown["problem"] is None
     with_binding = json_of("show", "add", "--binding", cwd=project)
     assert with_binding["spec"]["binding"]["function"] == "add"
     assert with_binding["digest"] == shown["digest"] != shown["public_digest"]
@@ -78,7 +79,7 @@ def test_the_road_names_the_guards_of_a_tool(project: Path) -> None:
     (project / "toolpost.toml").write_text('guards = ["quiet"]\n' + config, encoding="utf-8")
     path = str(project)
     guarded = toolpost("show", "join", cwd=project, PYTHONPATH=path).stdout
-    assert "check → quiet → limit → python" in guarded
+    assert "check → quiet → limit → python" in " ".join(guarded.split())
     assert "quiet" not in toolpost("show", "add", cwd=project, PYTHONPATH=path).stdout
     denied = toolpost("call", "join", "words=a", cwd=project, PYTHONPATH=path)
     assert (denied.returncode, "POLICY_DENIED: Not a word." in denied.stderr) == (6, True)

@@ -43,8 +43,8 @@ from toolpost.clock import SystemClock
 from toolpost.config import find
 from toolpost.contracts import Store
 from toolpost.errors import CallError
-from toolpost.plugins import load
 from toolpost.result import failure
+from toolpost.runtime import store_of
 
 T = TypeVar("T")
 _EVERY: Final = 1.0
@@ -274,11 +274,9 @@ async def _at_desk(asked: Asked, work: Callable[[Approvals], Awaitable[T]]) -> T
 @asynccontextmanager
 async def _store(asked: Asked) -> AsyncIterator[Store]:
     config = find(asked.config)
-    options = dict(config.settings.store)
-    kind = str(options.pop("kind", ""))
-    if kind == "memory":
+    if config.settings.store.get("kind") == "memory":
         err("The store is in memory: what waits in another process cannot be seen from here.")
-    store: Store = load("stores", kind).from_config(options, config.base / config.settings.state)
+    store = store_of(config)
     await store.open()
     try:
         yield store

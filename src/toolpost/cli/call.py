@@ -8,6 +8,7 @@ the tool is stopped before the program ends.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from toolpost.cli.opening import opened, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.progress import Bar
 from toolpost.cli.saving import described, saved
-from toolpost.cli.terminal import err, json_text, out, print_json, safe
+from toolpost.cli.terminal import err, json_text, out, print_json, safe, say
 from toolpost.document import MAX_BYTES
 from toolpost.errors import Cancelled
 from toolpost.result import Part, Resource, Result, Text, failure
@@ -102,10 +103,13 @@ def command(
         key=key,
     )
     try:
-        result = run(asked, _called(asked, wanted))
+        result, problems = run(asked, _called(asked, wanted))
     except KeyboardInterrupt:
         gone = Cancelled("The call was cancelled.")
         result = Result(error=failure(gone, tool=name, call_id="", effects="once"))
+        problems = {}
+    for problem, part in {problem: part for part, problem in problems.items()}.items():
+        err(safe(f"warning: {part}: {problem}"))
     if result.error is not None:
         fail(result.error, tool=name, as_json=as_json, result=result)
     files = saved(result.parts, save, name) if save is not None else {}
@@ -121,13 +125,17 @@ def _standard_input() -> str:
     return sys.stdin.read(MAX_BYTES + 1)  # one more than can be arguments, and it is refused
 
 
-async def _called(asked: Asked, wanted: Wanted) -> Result:
+async def _called(asked: Asked, wanted: Wanted) -> tuple[Result, Mapping[str, str]]:
+    """The result, and what is wrong here as known when everything is closed: the last records of
+    the audit are written then.
+    """
     async with opened(asked) as runtime:
         spec = runtime.registry.get(wanted.name)
         schema = {} if spec is None else spec.input_schema
         arguments = from_words(wanted.words, schema, file=wanted.args_file, stdin=wanted.stdin)
         with Bar(wanted.name, asked=asked) as bar:
-            return await _watched(runtime, wanted, arguments, bar)
+            result = await _watched(runtime, wanted, arguments, bar)
+    return result, runtime.problems
 
 
 async def _watched(runtime: Runtime, wanted: Wanted, arguments: dict[str, Any], bar: Bar) -> Result:
@@ -172,7 +180,7 @@ class _Pieces:
 
 def _print(result: Result, files: dict[int, Path]) -> None:
     for warning in result.metadata.warnings:
-        err(safe(f"warning: {warning}"))
+        say(safe(f"warning: {warning}"))
     if result.metadata.plan is not None:
         err("This was a dry run. What would have been done:")
         print_json(result.metadata.plan)

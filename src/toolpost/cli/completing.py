@@ -9,10 +9,11 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from toolpost.cli.opening import opened, run
+from toolpost.cli.opening import loaded, run, uncalled
 from toolpost.cli.options import Asked
 from toolpost.cli.parameters import parameters
 from toolpost.cli.terminal import one_line
+from toolpost.config import find
 from toolpost.spec import ToolSpec
 
 
@@ -42,7 +43,7 @@ def _specs(ctx: click.Context) -> tuple[ToolSpec, ...]:
     asked = Asked(config=ctx.find_root().params.get("config"))
 
     async def listed() -> tuple[ToolSpec, ...]:
-        async with opened(asked) as runtime:
+        async with loaded(uncalled(find(asked.config)), asked) as runtime:
             return runtime.list()
 
     try:

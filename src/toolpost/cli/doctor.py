@@ -13,6 +13,7 @@ import platform
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, metadata, version
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, Final, Literal, NamedTuple, get_args
@@ -35,6 +36,8 @@ from toolpost.spec import Isolation, ToolSpec
 Verdict = Literal["ok", "info", "warn", "fail"]
 _STYLES: Final = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
 _PATIENCE: Final = 10.0
+_MEND: Final = "mend the definition"
+_TODO: Final = {"store": "till then calls that have to be on record are refused"}
 _NOT_FOR_USERS: Final = frozenset(("dev",))
 _NO_ISOLATION: Final = {
     "sandbox": "tools that need a sandbox are refused; `isolation: process` runs them unconfined",
@@ -111,15 +114,34 @@ async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
         yield Finding("config", "fail", str(fault), "mend the file")
         return
     try:
-        problems = await runtime.reload()
-        for label, problem in problems.items():
-            yield Finding(label, "fail", problem, "mend the definition")
-        well = len(config.settings.sources) - len(problems)
-        yield Finding("sources", "ok", f"{well} loaded, {_tools_in(len(runtime.registry))}")
+        await runtime.reload()
+        async for one in _parts(runtime):
+            yield one
         async for one in _tools(runtime, bar):
             yield one
     finally:
         await runtime.close()
+
+
+async def _parts(runtime: Runtime) -> AsyncIterator[Finding]:
+    """The sources, the lock, the store, and the rings that can say how they are."""
+    with suppress(SetupError):  # of the store, which tells it below
+        await runtime.open_rings()
+    health = await runtime.health()
+    for part, one in health.items():
+        if not one.healthy:
+            yield Finding(part, "fail", one.error or "not healthy", _TODO.get(part, _MEND))
+    if health["store"].healthy:
+        yield Finding("store", "ok", _kept(runtime))
+    well = sum(one.healthy for part, one in health.items() if part.startswith("source "))
+    yield Finding("sources", "ok", f"{well} loaded, {_tools_in(len(runtime.registry))}")
+
+
+def _kept(runtime: Runtime) -> str:
+    kind, store = runtime.config.settings.store["kind"], runtime.store
+    if store.path is None:
+        return f"{kind}: forgets when the program ends" if store.volatile else str(kind)
+    return f"{kind}: {store.path}{'' if store.there else ', made when it is first needed'}"
 
 
 async def _tools(runtime: Runtime, bar: Bar) -> AsyncIterator[Finding]:

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 import click
 
-from toolpost.cli.terminal import err, print_json, safe
+from toolpost.cli.terminal import print_json, safe, say
 from toolpost.codes import STATUS
 from toolpost.errors import Code, Remedy
 from toolpost.result import Failure, Result
@@ -49,5 +49,5 @@ def fail(error: Failure, *, tool: str, as_json: bool, result: Result | None = No
     if as_json:
         print_json((result or Result(error=error)).to_dict())
     else:
-        err(explained(error, tool))
+        say(explained(error, tool))
     click.get_current_context().exit(STATUS[error.code].exit)

@@ -1,21 +1,36 @@
 """``toolpost init``: a small project that works as it stands.
 
 Above: ``main.py``. Below: the file system. It writes new files only: if one is there already,
-nothing is written at all.
+nothing is written at all. A ``.gitignore`` that is there is left as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 import click
 
 from toolpost.cli.options import json_option
 from toolpost.cli.terminal import out, print_json, safe
+from toolpost.config import GUARDS, OBSERVERS
 
-_CONFIG: Final = """\
+
+def _listed(name: str, rings: Sequence[str]) -> str:
+    text = ", ".join(f'"{ring}"' for ring in rings)
+    return "\n".join(wrap(f"# {name} = [{text}]", 80, subsequent_indent="#   "))
+
+
+_CONFIG: Final = f"""\
 # What toolpost runs here. `toolpost config` shows every setting in force.
+
+# The rings around every call, outermost first; these are the defaults. To leave
+# one out, remove the # and its name. `toolpost show NAME` tells which of them a
+# tool has. They keep approvals, keys and the audit in .toolpost/.
+{_listed("observers", OBSERVERS)}
+{_listed("guards", GUARDS)}
 
 [[sources]]
 kind = "files"
@@ -105,8 +120,14 @@ def count_down(start: int, call: Call) -> str:
     return "Lift-off."
 '''
 
-FILES: Final = {"toolpost.toml": _CONFIG, "tools.yaml": _SPECS, "my_tools.py": _MODULE}
+FILES: Final = {
+    "toolpost.toml": _CONFIG,
+    "tools.yaml": _SPECS,
+    "my_tools.py": _MODULE,
+    ".gitignore": ".toolpost/\n",
+}
 NEXT: Final = ("toolpost list", "toolpost show add", "toolpost call add a=1 b=2", "toolpost doctor")
+_MAY_STAY: Final = ".gitignore"
 
 
 @click.command("init")
@@ -115,26 +136,28 @@ NEXT: Final = ("toolpost list", "toolpost show add", "toolpost call add a=1 b=2"
 def command(*, folder: Path, as_json: bool) -> None:
     """Make a small project that works.
 
-    Writes toolpost.toml, tools.yaml and my_tools.py into DIR, which is this folder unless given.
-    Never overwrites a file.
+    Writes toolpost.toml, tools.yaml, my_tools.py and .gitignore into DIR, which is this folder
+    unless given. Never overwrites a file; a .gitignore that is there stays as it is.
     """
     there = [name for name in FILES if (folder / name).is_symlink() or (folder / name).exists()]
-    if there:
+    if set(there) - {_MAY_STAY}:
         raise click.ClickException(
             f"{safe(str(folder))} has {', '.join(there)} already, so nothing was written. "
             "Choose another folder: toolpost init DIR"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in FILES.items():
+    made = [name for name in FILES if name not in there]
+    for name in made:
         with (folder / name).open("x", encoding="utf-8") as file:  # "x": never over another's file
-            file.write(text)
+            file.write(FILES[name])
+    steps = (*(f"echo .toolpost/ >> {name}" for name in there), *NEXT)
     if as_json:
-        print_json({"folder": str(folder.resolve()), "files": list(FILES), "next": list(NEXT)})
+        print_json({"folder": str(folder.resolve()), "files": made, "next": list(steps)})
     else:
-        out(_told(folder))
+        out(_told(folder, made, steps))
 
 
-def _told(folder: Path) -> str:
-    steps = NEXT if folder == Path() else (f"cd {folder}", *NEXT)
-    made = [f"  {folder / name}" for name in FILES]
-    return safe("\n".join(["Made:", *made, "", "Next:", *(f"  {step}" for step in steps)]))
+def _told(folder: Path, made: Sequence[str], steps: Sequence[str]) -> str:
+    steps = steps if folder == Path() else (f"cd {folder}", *steps)
+    files = [f"  {folder / name}" for name in made]
+    return safe("\n".join(["Made:", *files, "", "Next:", *(f"  {step}" for step in steps)]))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from toolpost.cli.opening import opened, run
+from toolpost.cli.opening import loaded, run, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import console, err, one_line, out, plain, print_json, row, table
+from toolpost.config import find
 from toolpost.lock import QUARANTINED
 from toolpost.spec import TIERS, ToolSpec
 
@@ -45,7 +46,7 @@ def command(
     """
 
     async def listed() -> list[ToolSpec]:
-        async with opened(asked) as runtime:
+        async with loaded(uncalled(find(asked.config)), asked) as runtime:
             fit = runtime.registry.list(kind=kind, category=category, tag=tag, tier=tier)
             seen = {spec.name for spec in runtime.executor.list()}  # the quarantined ones as well
             return [spec for spec in fit if spec.name in seen]

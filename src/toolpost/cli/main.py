@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from errno import ENOSPC
 from importlib import import_module
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import Any, Final, NoReturn
 
 import click
@@ -20,7 +20,7 @@ import click
 from toolpost.cli.options import Asked
 from toolpost.codes import STATUS, setup_exit
 from toolpost.environ import variables
-from toolpost.errors import SetupError
+from toolpost.errors import CallError, SetupError
 
 PROGRAM: Final = "toolpost"
 COMMANDS: Final = {
@@ -139,8 +139,9 @@ def status(words: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _say("cancelled", STATUS["CANCELLED"].exit)
     except click.ClickException as fault:
-        _misplaced(fault).show()
-        return fault.exit_code
+        shown = StringIO()
+        _misplaced(fault).show(shown)
+        return _say(shown.getvalue(), fault.exit_code)
     except BrokenPipeError:  # the reader has gone, as `| head` does
         _drop_output()
         return PIPE_CLOSED
@@ -166,7 +167,13 @@ def _explain(exc: Exception, *, debug: bool) -> int:
     if debug:
         from traceback import format_exception  # only a failure pays for it
 
-        _say("".join(format_exception(exc)), 0)
+        from toolpost.cli.terminal import safe  # as in _say
+
+        click.echo(safe("".join(format_exception(exc))), err=True)
+    if isinstance(exc, CallError) and isinstance(exc.__cause__, SetupError):
+        exc = exc.__cause__  # a person may read what a model need not know
+    if isinstance(exc, CallError):
+        return _say(f"error: {exc.code}: {exc}", STATUS[exc.code].exit)
     if isinstance(exc, SetupError):
         return _say(f"error: {exc}", setup_exit(exc))
     if isinstance(exc, OSError) and exc.filename is not None:
@@ -180,9 +187,9 @@ def _explain(exc: Exception, *, debug: bool) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    from toolpost.cli.terminal import safe  # only a failure pays for it
+    from toolpost.cli.terminal import safe, say  # only a failure pays for it
 
-    click.echo(safe(text), err=True)
+    say(safe(text))
     return code
 
 

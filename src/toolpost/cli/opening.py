@@ -34,14 +34,30 @@ def run(asked: Asked, work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def opened(asked: Asked) -> AsyncIterator[Runtime]:
-    """Everything the config names, loaded."""
-    runtime = Runtime(once(find(asked.config)))
+    """Everything the config names, ready to be called."""
+    async with loaded(find(asked.config), asked) as runtime:
+        await runtime.open_rings()
+        yield runtime
+
+
+@asynccontextmanager
+async def loaded(config: Config, asked: Asked) -> AsyncIterator[Runtime]:
+    """The tools of a config, to be looked at: nothing is made or opened that only calls need."""
+    runtime = Runtime(once(config))
     try:
         with Bar("loading tools", asked=asked) as bar:
-            await runtime.start(bar.tell)
+            await runtime.load(bar.tell)
         yield runtime
     finally:
         await runtime.close()
+
+
+def uncalled(config: Config) -> Config:
+    """The config where nothing is called: no observers and no store, but the guards, which may hide
+    tools.
+    """
+    settings = msgspec.structs.replace(config.settings, observers=(), store={"kind": "memory"})
+    return msgspec.structs.replace(config, settings=settings)
 
 
 def once(config: Config) -> Config:

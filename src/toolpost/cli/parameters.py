@@ -48,6 +48,11 @@ class Parameter:
         return str(self.schema.get("description") or self.schema.get("title") or "")
 
     @property
+    def raw(self) -> bool:
+        """Whether personal data goes through, in it or in something inside it."""
+        return _raw(self.schema, self.root)
+
+    @property
     def shape(self) -> str:
         """Its type and bounds, for reading."""
         return " ".join((shape(self.schema, self.root), *_bounds(self.schema)))
@@ -83,6 +88,22 @@ def followed(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             found = found.get(key) if isinstance(found, Mapping) else None
         schema = {**found, **beside} if isinstance(found, Mapping) else beside
     return {}
+
+
+def raw_names(schema: Mapping[str, Any]) -> list[str]:
+    """The parameters that a schema marks as raw."""
+    return [name for name, one in parameters(schema).items() if one.raw]
+
+
+def _raw(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    schema = followed(schema, root)
+    if schema.get("x-raw") is True:
+        return True
+    properties = schema.get("properties")
+    inside = [schema.get("items"), *(s for word in _CHOICES for s in _listed(schema.get(word)))]
+    if isinstance(properties, Mapping):
+        inside.extend(properties.values())
+    return depth < _DEEPEST and any(_raw(one, root, depth + 1) for one in inside)
 
 
 def types(schema: Any, root: Mapping[str, Any], *, depth: int = 0) -> frozenset[str]:

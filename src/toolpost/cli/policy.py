@@ -21,6 +21,7 @@ from toolpost.cli.completing import parameter_names, tool_names
 from toolpost.cli.failing import fail
 from toolpost.cli.opening import once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.parameters import raw_names
 from toolpost.cli.terminal import console, err, lines, out, plain, print_json, row, safe, table
 from toolpost.config import find, origin
 from toolpost.contracts import Mode
@@ -115,15 +116,19 @@ def explain(
         wrong = failure(fault, tool=name, call_id="", effects="read")
         fail(wrong, tool=name, as_json=as_json)
     made, steps = rules.explain(spec, mode, caller=caller, arguments=arguments)
+    raw = raw_names(spec.input_schema)
     if as_json:
-        print_json({**msgspec.to_builtins(made), "steps": msgspec.to_builtins(steps)})
+        said = {**msgspec.to_builtins(made), "steps": msgspec.to_builtins(steps), "raw": raw}
+        print_json(said)
     else:
-        _print(asked, made, steps)
+        _print(asked, made, steps, raw)
 
 
-def _print(asked: Asked, made: Decision, steps: list[Step]) -> None:
+def _print(asked: Asked, made: Decision, steps: list[Step], raw: list[str]) -> None:
     screen = console(asked)
     facts = [("decision", made.verdict), ("rule", made.rule), ("reason", made.reason)]
+    if raw:
+        facts.append(("raw", f"{', '.join(raw)} (personal data goes through)"))
     screen.print(lines(facts))
     if not steps:
         screen.print(plain("\nNo rules: the mode and the tier decide."))

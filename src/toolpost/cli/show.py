@@ -13,10 +13,11 @@ import click
 
 from toolpost.cli.completing import tool_names
 from toolpost.cli.failing import fail
-from toolpost.cli.opening import opened, run
+from toolpost.cli.opening import loaded, run
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.parameters import Parameter, parameters, shape
+from toolpost.cli.parameters import Parameter, parameters, raw_names, shape
 from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
+from toolpost.config import find
 from toolpost.result import Failure
 from toolpost.spec import TIERS, ToolSpec
 
@@ -37,6 +38,7 @@ class Shown:
             "tier_name": TIERS[self.spec.tier],
             "timeout": self.spec.time_limit,
             "isolation": self.isolation,
+            "raw": raw_names(self.spec.input_schema),
             "rings": [*self.observers, *self.guards],
             "problem": self.problem,
             "digest": self.spec.digest,
@@ -61,7 +63,7 @@ def command(asked: Asked, *, name: str, binding: bool, as_json: bool) -> None:
 
 
 async def _shown(asked: Asked, name: str) -> Shown | Failure:
-    async with opened(asked) as runtime:
+    async with loaded(find(asked.config), asked) as runtime:
         spec = runtime.registry.get(name)
         if spec is None or spec not in runtime.executor.list():
             error = (await runtime.execute(name, {}, dry_run=True)).error
@@ -113,6 +115,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
         ("timeout", f"{spec.time_limit:g} s"),
         ("isolation", shown.isolation or ""),
         ("approval", _approval(shown) if spec.requires_approval else ""),
+        ("raw", ", ".join(raw_names(spec.input_schema))),
         ("road", road if shown.problem is None else ""),
         ("problem", shown.problem or ""),
     ]

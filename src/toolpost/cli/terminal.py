@@ -7,8 +7,11 @@ character of it is obeyed by a terminal and none of it is markup.
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from toolpost.characters import visible, visible_json
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
 
 _LEAST: Final = 20
 """Columns that the wide ones of a table have at least."""
+
+_USUAL: Final = 80
+_GLUE: Final = "\0"
+"""Stands for a blank that is no place to break a line; it is in no text that is safe."""
+_PLACE: Final = re.compile(r"(?:^|(?<=^error: ))(?!error: )[^:]*:\d+:\d+:")
+"""A line that begins with ``file:line:column:``, whatever the file is called."""
 
 safe: Final = visible
 json_text: Final = visible_json
@@ -37,6 +46,35 @@ def out(text: str) -> None:
 
 def err(text: str) -> None:
     sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def say(text: str) -> None:
+    """Sentences for a person, to standard error: as wide as the terminal. What goes elsewhere keeps
+    its lines, for who searches them.
+    """
+    err(wrapped(text, _columns()) if sys.stderr.isatty() else text)
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text in lines of at most so many characters; a word stays whole, and so does a place."""
+    made = TextWrapper(
+        width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= width:
+            lines.append(line)
+            continue
+        filled = made.wrap(_PLACE.sub(lambda place: place[0].replace(" ", _GLUE), line))
+        lines += (one.replace(_GLUE, " ") for one in filled)
+    return "\n".join(lines)
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL
+    except (OSError, ValueError):  # a terminal that does not tell, or no file at all
+        return _USUAL
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ Above: test suites. Below: the executor, used as anybody would.
 """
 
 from toolpost.testing.report import Report, Tried
-from toolpost.testing.samples import Clock, echo, fail, hang, sample_executor
+from toolpost.testing.samples import Clock, echo, fail, hang, sample_executor, sample_runtime
 from toolpost.testing.sockets import check_backend, check_extension
 from toolpost.testing.store import check_store
 from toolpost.testing.tool import check_tool
@@ -28,4 +28,5 @@ __all__ = [
     "fail",
     "hang",
     "sample_executor",
+    "sample_runtime",
 ]

@@ -1,15 +1,20 @@
-"""A few tools, an executor over them, and a clock that moves by hand."""
+"""A few tools, an executor and a runtime over them, and a clock that moves by hand."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
 
 from toolpost.authoring import tool
+from toolpost.config import Config, Settings
 from toolpost.contracts import Backend, Extension, Ring
 from toolpost.errors import ToolFailed
 from toolpost.executor import Executor
 from toolpost.registry import Item, Registry
+from toolpost.runtime import Runtime
 
 
 @tool(tier=0, effects="read")
@@ -45,6 +50,30 @@ def sample_executor(
         backends=backends,
         provide=provide,
     )
+
+
+def sample_runtime(
+    *tools: Item,
+    settings: Settings | None = None,
+    observers: Iterable[Extension | Ring] = (),
+    guards: Iterable[Extension | Ring] = (),
+    backends: Mapping[str, Backend] | None = None,
+    provide: Mapping[type, object] | None = None,
+) -> Runtime:
+    """The same with the default chain, as a program with a config has it; ``settings`` are what the
+    config would say. Approvals, keys and the audit are kept in memory: no file is made.
+    """
+    kept = {"store": {"kind": "memory"}, "watch": False}
+    chosen = msgspec.structs.replace(settings or Settings(), **kept)
+    runtime = Runtime(
+        Config(chosen, Path.cwd()),
+        observers=observers,
+        guards=guards,
+        backends=backends,
+        provide=provide,
+    )
+    runtime.registry.add(echo, fail, hang, *tools)
+    return runtime
 
 
 class Clock:

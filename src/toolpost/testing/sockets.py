@@ -223,8 +223,8 @@ class _Running:
 
     async def bind(self) -> str:
         handle = self.backend.bind(*self.entry)
-        for member in (handle, handle.health, handle.close):
-            must(callable(member), "a handle is called, has health() and close()")
+        for member in ("run", "health", "close"):
+            must(callable(getattr(handle, member, None)), f"a handle has no {member}()")
         await handle.close()
         return "gives a handle"
 
