@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.redact_corpus import made
 from toolpost import Call, Caller, ToolSpec
-from toolpost.approvals import Approvals, Decision, Request
+from toolpost.approvals import Approvals, Decision, Lasting, Request
 from toolpost.approvals.terminal import described
 from toolpost.approvals.webhook import Answer, outgoing, receive, sign, verify
 from toolpost.call import new_call_id
-from toolpost.errors import Conflict, InvalidArguments, ToolNotFound, Unauthorized
+from toolpost.errors import Conflict, Denied, InvalidArguments, ToolNotFound, Unauthorized
 from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
 
@@ -51,6 +52,41 @@ async def asked(desk: Approvals, arguments: dict[str, Any] | None = None) -> Req
 
 
 # what people are shown
+
+
+async def test_a_name_that_holds_a_secret_is_kept_by_its_digest_and_means_the_same(
+    clock: Clock,
+) -> None:
+    store, token = MemoryStore(clock=clock), "gh" + "p_" + made(36)
+    desk = Approvals(store, clock=clock, approvers=("lead",))
+    bot = Caller(f"key {token}", user="ann@example.org", agent=f"bot {token}")
+    call = msgspec.structs.replace(call_of({"to": "bob"}, bot), session_id=token)
+    request = await desk.ask(call, spec=SPEC.digest, reason=f"Because of {token}.")
+    again = await desk.ask(call, spec=SPEC.digest, reason="Because.")
+    assert again.handle == request.handle
+    myself = Caller(bot.id, user="ann@example.org", roles=frozenset({"lead"}))
+    with pytest.raises(Denied, match="does not approve by the way they asked"):
+        await desk.decide(request.handle, Decision(approve=True), by=myself, channel="api")
+    lasting = Decision(approve=True, reason=f"It is {token}.", lasting=Lasting(session=True))
+    lead = Caller(f"lead {token}", roles=frozenset({"lead"}))
+    await desk.decide(request.handle, lasting, by=lead, channel="api")
+    assert await desk.covered(call, spec=SPEC.digest) is not None
+    other = msgspec.structs.replace(call, session_id=f"{token}-2")
+    assert await desk.covered(other, spec=SPEC.digest) is None
+    kept = [await store.scan(space) for space in ("approvals", "approvals.standing")]
+    assert all(kept)
+    assert token not in str(kept)
+    assert "ann@example.org" in str(kept), "who asks is no secret"
+
+
+async def test_an_approver_cannot_put_a_secret_into_a_call(desk: Approvals) -> None:
+    request = await asked(desk)
+    with pytest.raises(InvalidArguments, match="secret"):
+        yes = Decision(approve=True, arguments={"to": "gh" + "p_" + made(36)})
+        await desk.decide(request.handle, yes, by=Caller("o", owner=True), channel="console")
+    yes = Decision(approve=True, arguments={"to": "ann@example.org"})
+    answered = await desk.decide(request.handle, yes, by=Caller("o", owner=True), channel="console")
+    assert answered.status == "approved"
 
 
 async def test_people_see_who_asks_and_no_secrets(desk: Approvals, clock: Clock) -> None:

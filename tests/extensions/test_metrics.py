@@ -12,11 +12,23 @@ from typing import Any
 
 import pytest
 
-from toolpost import Call, ConfigError, Executor, Registry, Result, Runtime, ToolSpec, tool
-from toolpost.contracts import Health
+from toolpost import (
+    ApprovalRequired,
+    Call,
+    ConfigError,
+    Executor,
+    Limits,
+    Registry,
+    Result,
+    Runtime,
+    ToolSpec,
+    Unavailable,
+    tool,
+)
+from toolpost.contracts import Health, Lined, Walk
 from toolpost.extensions.metrics import BOUNDS, EXPECTED, Expected, Metrics
 from toolpost.extensions.rate import Rate
-from toolpost.extensions.retry import Retry
+from toolpost.extensions.retry import Retry, RetryOptions
 from toolpost.extensions.slots import Share, Slots
 from toolpost.testing import sample_executor
 
@@ -81,7 +93,7 @@ class Takes:
     def bind(self, spec: ToolSpec, target: object | None) -> Takes:
         return self
 
-    async def __call__(self, call: Call) -> float:
+    async def run(self, call: Call) -> float:
         seconds: float = call.arguments["seconds"]
         time.sleep(seconds)
         return seconds
@@ -124,6 +136,68 @@ def test_every_kind_has_its_target_and_its_maximum() -> None:
         "shell": (1.0, 2.0),
     }
     assert {bound for one in EXPECTED.values() for bound in (one.target, one.max)} <= set(BOUNDS)
+
+
+@pytest.mark.req("FM-8")
+async def test_what_a_call_waited_for_is_not_held_against_its_tool() -> None:
+    """For a slot, for its next attempt, in a queue until it gave up, for a yes that did not come;
+    a tool that is slow itself is counted beside them.
+    """
+    failures = [Unavailable("Not now.", effects="none") for _ in range(2)]
+
+    @tool(effects="read", limits=Limits(concurrency=1))
+    async def queued() -> None:
+        """Take a moment."""
+        await asyncio.sleep(0.3)
+
+    @tool(effects="read")
+    async def flaky() -> None:
+        """Work the third time."""
+        if failures:
+            raise failures.pop()
+
+    @tool(effects="read")
+    async def asks() -> None:
+        """Never run."""
+
+    @tool(effects="read")
+    async def slow() -> None:
+        """Take too long."""
+        await asyncio.sleep(0.6)
+
+    async def nobody(call: Call, call_next: Walk) -> Result:
+        if call.tool == "asks":
+            await asyncio.sleep(0.6)
+            raise ApprovalRequired("Nobody has answered.")
+        return await call_next(call)
+
+    async def pause(seconds: float) -> None:
+        await asyncio.sleep(0.3)
+
+    metrics = Metrics(latency={"python": Expected(0.5, 10)})
+    retry = Retry(RetryOptions(backoff=0.3), sleep=pause, chance=lambda: 1.0)
+    tools = Registry([queued, flaky, asks, slow])
+    guards = [nobody, retry, Slots()]
+    async with Executor(tools, observers=[metrics], guards=guards) as executor:
+        async with asyncio.timeout(LIMIT):
+            results = await asyncio.gather(
+                *(executor.execute("queued") for _ in range(3)),
+                executor.execute("queued", timeout=0.6),
+                *(executor.execute(name) for name in ("flaky", "asks", "slow")),
+            )
+    assert [r.error and r.error.code for r in results] == [
+        *(None, None, None, "TIMEOUT"),
+        *(None, "APPROVAL_REQUIRED", None),
+    ]
+    assert results[2].metadata.waited_ms >= 500
+    assert results[2].metadata.duration_ms >= 800
+    assert results[4].metadata.waited_ms >= 500
+    seen = read(metrics)
+    late = {
+        name: seen[f'toolpost_latency_breaches_total{{tool="{name}",limit="target"}}']
+        for name in ("queued", "flaky", "asks", "slow")
+    }
+    assert late == {"queued": 0, "flaky": 0, "asks": 0, "slow": 1}
 
 
 async def test_names_that_no_tool_has_make_no_series() -> None:
@@ -203,6 +277,27 @@ class Tells:
         if isinstance(self.values, Exception):
             raise self.values
         return self.values
+
+
+async def test_what_cannot_look_keeps_nobody_from_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Blind(Tells):
+        async def survey(self) -> None:
+            raise OSError("gone")
+
+    caplog.set_level(logging.CRITICAL)
+    metrics = Metrics()
+    metrics.watch(Blind({"seen": ("", {"": 1})}))
+    metrics.watch(Tells({"fine": ("", {"": 2})}))
+    text = await metrics.scrape()
+    assert "toolpost_seen 1" in text
+    assert "toolpost_fine 2" in text
+
+
+def test_the_road_shows_what_stands_along_it() -> None:
+    executor = Executor(Registry([]))
+    assert isinstance(executor, Lined)
 
 
 async def test_a_label_cannot_break_out_of_its_line() -> None:

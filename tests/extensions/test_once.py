@@ -17,6 +17,7 @@ import pytest
 
 from tests.extensions.around import Yielding, surroundings
 from tests.extensions.once_child import call as call_here
+from tests.redact_corpus import made
 from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, tool
 from toolpost.contracts import Record
 from toolpost.errors import ConfigError, Unavailable
@@ -431,3 +432,38 @@ async def test_with_a_key_a_repeat_after_a_kill_says_unknown_and_the_effect_happ
             False,
         )
     assert (tmp_path / "marks").read_text(encoding="utf-8") == "5\n"
+
+
+async def test_a_secret_that_comes_from_outside_is_not_kept_under_a_key() -> None:
+    token, runs = "gh" + "p_" + made(36), 0
+
+    def work(external: bool, fails: bool) -> Any:
+        @tool(effects="once", labels={"external": "true"} if external else {})
+        async def fetch() -> dict[str, Any]:
+            """Fetch a token."""
+            nonlocal runs
+            runs += 1
+            if fails:
+                raise Failed(f"no {token}", effects="done", details={"tokens": [token]})
+            return {token: [f"it is {token}", 7]}
+
+        return fetch
+
+    for external, fails in ((True, False), (False, True), (False, False)):
+        store = MemoryStore()
+        async with Executor(Registry([work(external, fails)]), guards=[Once(store)]) as first:
+            await first.execute("fetch", key="k")
+        kept = str(await store.scan("once"))
+        async with Executor(Registry([work(external, fails)]), guards=[Once(store)]) as second:
+            result = await second.execute("fetch", key="k")
+        if external:
+            assert result.output == {
+                "[redacted:github_token]": ["it is [redacted:github_token]", 7]
+            }
+        elif fails:
+            assert result.error is not None
+            assert result.error.message == "no [redacted:github_token]"
+        else:
+            assert result.output == {token: [f"it is {token}", 7]}, "its own, it gets again"
+        assert (token in kept) == (not external and not fails)
+    assert runs == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -446,6 +447,48 @@ async def test_a_call_that_waits_to_try_again_stops_when_others_find_the_service
         result = await executor.execute("work")
     assert not result.success
     assert service.runs == 3
+
+
+async def test_a_tool_that_goes_and_comes_back_is_still_left_alone() -> None:
+    """Nothing of it is left in between: not its chain, and no call."""
+    hands, service, registry = Hands(), Service(down(9)), Registry()
+    retry = hands.retry(breaker_failures=3, attempts=1)
+    registry.add(service.tool())
+    async with Executor(registry, guards=[retry]) as executor:
+        for _ in range(3):
+            await executor.execute("work")
+        registry.remove("work")
+        await asyncio.sleep(0)
+        gc.collect()
+        assert retry.gauges()["breaker_state"] == ("tool", {"work": 2})
+        registry.add(service.tool(title="New"))
+        result = await executor.execute("work")
+    assert result.error is not None
+    assert "left alone" in result.error.message
+    assert service.runs == 3
+
+
+async def test_of_tools_that_fail_and_go_the_breakers_are_not_kept_for_ever() -> None:
+    hands, registry = Hands(), Registry()
+    retry = hands.retry(attempts=1)
+    async with Executor(registry, guards=[retry]) as executor:
+        for number in range(1100):
+            name = f"work{number}"
+            registry.add(Service(down(1)).tool(name))
+            await executor.execute(name)
+            registry.remove(name)
+            for _ in range(5):  # its handle is closed, and then nothing holds it
+                await asyncio.sleep(0)
+        gc.collect()
+        assert len(retry.gauges()["breaker_state"][1]) <= 1001
+
+
+async def test_what_a_call_waited_for_its_next_attempt_is_told() -> None:
+    hands, service = Hands(), Service(down(2))
+    result = await once(hands.retry(), service.tool())
+    assert result.success
+    assert result.metadata.waited_ms == pytest.approx(sum(hands.slept) * 1000)
+    assert result.metadata.waited_ms > 500
 
 
 async def test_a_reloaded_tool_is_still_left_alone() -> None:

@@ -26,6 +26,8 @@ from toolpost.approvals.values import (
     Request,
     Standing,
     Vote,
+    kept,
+    kept_caller,
     principal,
 )
 from toolpost.call import Call, Caller
@@ -39,6 +41,7 @@ from toolpost.errors import (
     InvalidArguments,
     ToolNotFound,
 )
+from toolpost.redact import Rules, redact_text
 from toolpost.schema import Schema
 from toolpost.spec import short
 
@@ -48,6 +51,7 @@ _SAME: Final = "approvals.same"
 _STANDING: Final = "approvals.standing"
 _KEPT: Final = 7 * 86400.0
 """Seconds that a request stays readable after its end."""
+_SECRETS: Final = Rules(personal=False)
 _HANDLE: Final = re.compile(r"ap-[0-9a-f]{20}")
 _BEGINNING: Final = re.compile(r"ap-[0-9a-f]{4,20}")
 _LONGEST: Final = 30 * 86400.0
@@ -128,6 +132,7 @@ class Approvals:
 
         Raises ``Denied`` for who may not, ``Conflict`` for who comes too late.
         """
+        by = kept_caller(by)
         while True:
             record = await self._found(handle)
             request = _read(record, Request)
@@ -219,12 +224,12 @@ class Approvals:
             tool=call.tool,
             spec=spec,
             arguments=_exact(call.arguments),
-            caller=call.caller,
+            caller=kept_caller(call.caller),
             call_id=call.call_id,
-            reason=reason,
+            reason=redact_text(reason),
             asked=now,
             expires=now + seconds,
-            session=call.session_id,
+            session=call.session_id and kept(call.session_id),
             working_dir=call.working_dir,
             need=need,
         )
@@ -286,7 +291,7 @@ class Approvals:
             said = request.votes[-1].reason
             raise ApprovalDenied(
                 f"A person has said no{': ' + said if said else '.'} Do not try it again.",
-                details={"approval": request.handle},
+                details={"approval": request.handle, "by": [request.votes[-1].who]},
             )
         if state == "used":
             raise ApprovalDenied(
@@ -324,7 +329,7 @@ class Approvals:
         return (
             standing.holds(self.now())
             and standing.spec == spec
-            and standing.session in (None, call.session_id)
+            and standing.session in (None, call.session_id and kept(call.session_id))
             and not Schema(_wanted(standing.where)).faults(call.arguments)
         )
 
@@ -422,13 +427,15 @@ def _vote(decision: Decision, by: Caller, channel: Channel, at: float) -> Vote:
         channel=channel,
         at=at,
         approve=decision.approve,
-        reason=decision.reason,
+        reason=redact_text(decision.reason),
     )
 
 
 def _judge_yes(request: Request, decision: Decision, by: Caller) -> None:
-    edit = decision.arguments is not None
-    if not edit and any(vote.person == (by.user or by.id) for vote in request.votes):
+    edit = None if decision.arguments is None else _exact(decision.arguments)
+    if edit is not None and _SECRETS.find(edit) and not _SECRETS.find(request.arguments):
+        raise InvalidArguments("There is a secret in these arguments: leave it out.")
+    if edit is None and any(vote.person == (by.user or by.id) for vote in request.votes):
         raise Conflict(f"You have approved {request.handle}: somebody else has to as well.")
     if (lasting := decision.lasting) is None:
         return

@@ -14,13 +14,14 @@ import msgspec
 
 from toolpost.call import Caller
 from toolpost.digest import digest
-from toolpost.redact import redact, redact_text
+from toolpost.redact import Rules, redact, redact_text
 
 Status = Literal["waiting", "approved", "denied", "used"]
 State = Literal["waiting", "approved", "denied", "used", "expired"]
 Channel = Literal["terminal", "console", "callback", "webhook", "api"]
 """The way an answer came. Agents hold the ``api`` too: it is no place to approve one's own call."""
 
+_SECRETS: Final = Rules(personal=False)
 SKEW: Final = 60.0
 """Seconds by which the clocks of two hosts may differ. A clock that went further back than this
 has not made an approval last longer: it has ended it."""
@@ -61,6 +62,11 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def person(self) -> str:
         return self.user or self.by
+
+    @property
+    def who(self) -> str:
+        """The person, and the way they answered."""
+        return f"{self.person} ({self.channel})"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,4 +156,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def principal(caller: Caller) -> str:
     """Who asks, whatever their roles are today."""
-    return digest([caller.id, caller.user, caller.agent, caller.owner])
+    known = kept_caller(caller)
+    return digest([known.id, known.user, known.agent, known.owner])
+
+
+def kept(name: str) -> str:
+    """A name as the store may keep it: one that holds a secret is known by its digest."""
+    return digest(name) if _SECRETS.find(name) else name
+
+
+def kept_caller(caller: Caller) -> Caller:
+    names = (caller.id, caller.user, caller.agent)
+    safe = tuple(name and kept(name) for name in names)
+    if safe == names:
+        return caller
+    known: Caller = msgspec.structs.replace(caller, id=safe[0], user=safe[1], agent=safe[2])
+    return known

@@ -10,17 +10,16 @@ A tool that a caller may not see answers as a name that no tool has (``chain.hid
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 import msgspec
 
 from toolpost.call import Call, Caller
-from toolpost.contracts import Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Road, Surroundings
 from toolpost.errors import ConfigError, Unauthorized
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
-from toolpost.result import Result
 from toolpost.spec import ToolSpec
 
 _REMEMBERED: Final = 20_000
@@ -110,22 +109,22 @@ class Access:
         )
         return cls(default=default, roles=roles, agents=agents, callers=callers)
 
-    def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
+    def bind(self, spec: ToolSpec, road: Road) -> Check | None:
         may = self._rights_over(spec).call
         permitted = _permitted(spec)
         if may.everybody and permitted is None:
             return None
 
-        def ring(call: Call, call_next: Walk) -> Awaitable[Result]:
+        def look(call: Call) -> None:
             caller = call.caller
             if caller.owner or (may.of(caller) and (permitted is None or permitted(caller))):
-                return call_next(call)
+                return
             raise Unauthorized(
                 f"The tool {spec.name!r} is not authorized for this agent. Use another tool, or "
                 "ask whoever runs this system for a role that may call it."
             )
 
-        return ring
+        return Check(look)
 
     def sees(self, caller: Caller, spec: ToolSpec) -> bool:
         return caller.owner or self._rights_over(spec).see.of(caller)

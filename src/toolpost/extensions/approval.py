@@ -24,11 +24,11 @@ from toolpost.approvals import Approvals, Channel, Decision, Edited, Request
 from toolpost.approvals.terminal import Prompt
 from toolpost.call import Call, Caller
 from toolpost.clock import SystemClock
-from toolpost.contracts import Clock, Records, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Clock, Records, Ring, Road, Surroundings, Walk
 from toolpost.errors import CallError
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
-from toolpost.result import Result
+from toolpost.result import Approved, Result
 from toolpost.schema import Schema
 from toolpost.spec import TIERS, ToolSpec
 
@@ -89,6 +89,7 @@ class Approval:
         if ask is None and options.prompt:
             self._ask, self._channel = Prompt(), _TERMINAL
         self._asking: set[str] = set()
+        self._waiting = 0
         self._needs = [(selector((pattern,)), need) for pattern, need in options.needs.items()]
 
     @classmethod
@@ -101,13 +102,21 @@ class Approval:
             return None
         always, asked = _always(spec, self._options.mode), _Asked(self, spec, road)
 
-        def ring(call: Call, call_next: Walk) -> Awaitable[Result]:
-            reason = call.ask or always
-            if reason is None and call.grant is None:
-                return call_next(call)
-            return asked(call, call_next, reason or "A grant was presented.")
+        async def ring(call: Call, call_next: Walk) -> Result:
+            return await asked(call, call_next, call.ask or always or "A grant was presented.")
 
-        return ring
+        def look(call: Call) -> Ring | None:
+            return None if call.ask is None and always is None and call.grant is None else ring
+
+        return Check(look)
+
+    async def survey(self) -> None:
+        """Count what waits for an answer: others ask and answer, too."""
+        self._waiting = len(await self.approvals.waiting())
+
+    def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
+        """How many requests waited for an answer at the last look."""
+        return {"approvals_waiting": ("", {"": self._waiting})}
 
     async def requested(self, call: Call, spec: str, reason: str) -> Request:
         """The request for this call, after everybody who can be reached here was."""
@@ -172,18 +181,30 @@ class _Asked:
         approvals, handle = self._approval.approvals, call.grant
         if call.dry_run:
             return await call_next(msgspec.structs.replace(call, ask=call.ask or reason))
+        began = monotonic()
         if handle is None:
             standing = await approvals.covered(call, spec=self._digest)
             if standing is not None:
                 call.note(Approval.name, f"covered by {standing.handle}, given by {standing.by}")
-                return await call_next(msgspec.structs.replace(call, ask=None))
+                result = await call_next(msgspec.structs.replace(call, ask=None))
+                return _told(result, Approved(standing.handle, (standing.by,)), 0.0)
             handle = (await self._approval.requested(call, self._digest, reason)).handle
         found = await approvals.redeem(handle, call, spec=self._digest, admit=self._schema.admit)
+        waited = monotonic() - began
         if isinstance(found, Edited):
-            return await self._road.rewalk(call, arguments=found.arguments, grant=handle)
-        people = ", ".join(f"{vote.person} ({vote.channel})" for vote in found.votes)
-        call.note(Approval.name, f"{handle} approved by {people}")
-        return await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
+            result = await self._road.rewalk(call, arguments=found.arguments, grant=handle)
+            return _told(result, result.metadata.approved, waited)
+        people = tuple(vote.who for vote in found.votes)
+        call.note(Approval.name, f"{handle} approved by {', '.join(people)}")
+        result = await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
+        return _told(result, Approved(handle, people), waited)
+
+
+def _told(result: Result, approved: Approved | None, waited: float) -> Result:
+    """The result, which says who let the call run and how long that took."""
+    result.metadata.approved = approved
+    result.metadata.waited_ms += waited * 1000
+    return result
 
 
 def _always(spec: ToolSpec, mode: Mode) -> str | None:

@@ -17,12 +17,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping
+from logging import INFO, WARNING
+from time import monotonic
 from typing import Any, Final, Literal, Self, TextIO
 
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Clock, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Clock, Road, Surroundings, Watch
 from toolpost.errors import ConfigError
 from toolpost.options import Options, options_from
 from toolpost.redact import redact, redact_text, visible
@@ -68,7 +70,6 @@ class Log:
         self._arguments = arguments
         self._ring: deque[tuple[Any, ...]] = deque(maxlen=keep)
         self._time = time.time if clock is None else clock.time
-        self._monotonic = time.monotonic if clock is None else clock.monotonic
 
     @classmethod
     def from_config(cls, options: Mapping[str, Any], around: Surroundings) -> Self:
@@ -82,39 +83,23 @@ class Log:
             for when, call_id, tool, caller, took, code, session_id in tuple(self._ring)
         ]
 
-    def bind(self, spec: ToolSpec, road: Road) -> Ring:
-        keep, now, monotonic = self._ring.append, self._time, self._monotonic
-        listened = _log.isEnabledFor
+    def bind(self, spec: ToolSpec, road: Road) -> Watch:
+        keep, now, listened = self._ring.append, self._time, _log.isEnabledFor
 
-        async def ring(call: Call, call_next: Walk) -> Result:
-            began = monotonic()
-            try:
-                result = await call_next(call)
-            except BaseException:  # a cancellation: it is written down, and goes on its way
-                took = (monotonic() - began) * 1000
-                keep(
-                    (
-                        now(),
-                        call.call_id,
-                        call.tool,
-                        call.caller.id,
-                        took,
-                        "CANCELLED",
-                        call.session_id,
-                    )
-                )
-                if listened(logging.INFO):
-                    self._write(logging.INFO, call, None, "CANCELLED", took)
-                raise
-            took = (monotonic() - began) * 1000
-            code = None if result.error is None else result.error.code
+        def ended(call: Call, result: Result | None) -> None:
+            took = (monotonic() - call.started) * 1000
+            if result is None:
+                code, level = "CANCELLED", INFO
+            elif result.error is None:
+                code, level = None, INFO
+            else:
+                code = result.error.code
+                level = WARNING if code in _TROUBLE else INFO
             keep((now(), call.call_id, call.tool, call.caller.id, took, code, call.session_id))
-            level = logging.WARNING if code in _TROUBLE else logging.INFO
             if listened(level):
                 self._write(level, call, result, code, took)
-            return result
 
-        return ring
+        return Watch(after=ended)
 
     def _write(
         self, level: int, call: Call, result: Result | None, code: str | None, took: float

@@ -1,30 +1,30 @@
 """Metrics: what the calls of each tool came to, in the text that Prometheus reads.
 
-An observer with counters of its own: a call costs a look at the clock and four additions. Latency
-is held against what a tool of its kind is expected to take. Other rings and the backends tell how
-things stand (``Gauged``); those of the same executor are asked whenever somebody renders. Names of
-tools come from specs and never from callers, so that nobody can make up series: what no tool is
-called is ``unknown``, and beyond ``tools`` of them the rest are ``other``.
+An observer with counters of its own: a call costs a look at the clock and three additions. What
+a tool took, without what its call waited for, is held against what one of its kind is expected to
+take. Other rings and the backends tell how things stand (``Gauged``); those along the same road
+(``Lined``) are asked whenever somebody renders. Names of tools come from specs and never from
+callers, so that nobody can make up series: what no tool is called is ``unknown``, and beyond
+``tools`` of them the rest are ``other``.
 
 How the text is served is not known here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from time import perf_counter
+from time import monotonic
 from typing import Any, Final, Self
 
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Gauged, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Gauged, Lined, Road, Surroundings, Surveys, Watch
 from toolpost.errors import ConfigError
 from toolpost.options import Options, options_from
-from toolpost.result import Result
+from toolpost.result import Failure, Result
 from toolpost.spec import ToolSpec
 
 _log = logging.getLogger("toolpost")
@@ -49,6 +49,13 @@ EXPECTED: Final[Mapping[str, Expected]] = {
     "shell": Expected(1.0, 2.0),
 }
 _OTHERWISE: Final = Expected(2.0, 3.0)
+_NOT_BEGUN: Final = frozenset(
+    (
+        *("VALIDATION_ERROR", "NOT_FOUND", "UNAUTHORIZED", "POLICY_DENIED", "APPROVAL_REQUIRED"),
+        *("APPROVAL_DENIED", "RATE_LIMITED", "QUEUE_FULL", "BUDGET_EXCEEDED", "CONFLICT"),
+    )
+)
+"""Ends of a call that say nothing about how fast the tool is."""
 
 
 class MetricsOptions(Options, frozen=True, kw_only=True):
@@ -59,7 +66,7 @@ class MetricsOptions(Options, frozen=True, kw_only=True):
 
 
 class Metrics:
-    """The observer; ``render()`` gives the text."""
+    """The observer; ``await scrape()`` gives the text."""
 
     name = "metrics"
 
@@ -75,8 +82,9 @@ class Metrics:
             raise ConfigError("extension metrics: tools must be 0 or more", at=("tools",))
         return cls(tools=chosen.tools, latency=chosen.latency)
 
-    def bind(self, spec: ToolSpec, road: Road) -> Ring:
-        for part in _parts(road):
+    def bind(self, spec: ToolSpec, road: Road) -> Watch:
+        along = (*road.observers, *road.guards, road.backends) if isinstance(road, Lined) else ()
+        for part in along:
             if isinstance(part, Gauged):
                 self.watch(part)
         return _counting(self._of(spec))
@@ -86,8 +94,18 @@ class Metrics:
         if not any(gauged is known for known in self._gauged):
             self._gauged.append(gauged)
 
+    async def scrape(self) -> str:
+        """Everything as text, after those who have to look elsewhere first have looked."""
+        for part in self._gauged:
+            if isinstance(part, Surveys):
+                try:
+                    await part.survey()
+                except Exception:  # noqa: BLE001 - foreign code; what it saw last is shown
+                    _log.exception("%s cannot see how things stand", type(part).__name__)
+        return self.render()
+
     def render(self) -> str:
-        """Everything as text, in the format 0.0.4 of Prometheus."""
+        """Everything as it is known, as text in the format 0.0.4 of Prometheus."""
         return "\n".join([*_counted(self._series), *self._gauges(), ""])
 
     def _of(self, spec: ToolSpec) -> _Series:
@@ -99,7 +117,7 @@ class Metrics:
         if name not in series:
             series[name] = _Series(expected)
         elif name != "other":
-            series[name].expected = expected  # a tool that was reloaded goes on counting
+            series[name].expect(expected)  # a tool that was reloaded goes on counting
         return series[name]
 
     def _crowded(self) -> bool:
@@ -124,53 +142,66 @@ class Metrics:
 class _Series:
     """The calls of one tool: one bucket more than bounds, for what took longer than any."""
 
-    __slots__ = ("breached", "buckets", "errors", "expected", "late", "running", "seconds")
+    __slots__ = ("begun", "breached", "buckets", "errors", "expected", "late", "seconds", "usual")
 
     def __init__(self, expected: Expected) -> None:
-        self.expected = expected
+        self.expect(expected)
         self.buckets = [0] * (len(BOUNDS) + 1)
-        self.seconds, self.running = 0.0, 0
+        self.seconds, self.begun = 0.0, 0
         self.late = self.breached = 0
         self.errors: dict[str, int] = {}
 
-    def slow(self, seconds: float) -> None:
-        self.late += 1
-        self.breached += seconds > self.expected.max
+    def expect(self, expected: Expected) -> None:
+        self.expected, self.usual = expected, min(expected.target, BOUNDS[0])
+
+    @property
+    def running(self) -> int:
+        return self.begun - sum(self.buckets)
+
+    def ended(self, seconds: float, result: Result | None) -> None:
+        self.seconds += seconds
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        if seconds > self.expected.target and result is not None:
+            taken = _taken(result, seconds)
+            self.late += taken > self.expected.target
+            self.breached += taken > self.expected.max
 
     def failed(self, code: str) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1
 
 
-def _parts(road: object) -> Iterator[object]:
-    """What stands beside it in the same executor, as far as its road shows that."""
-    for listed in ("observers", "guards"):
-        yield from getattr(road, listed, ())
-    yield getattr(road, "backends", None)
-
-
-def _counting(series: _Series) -> Ring:
+def _counting(series: _Series) -> Watch:
     buckets = series.buckets
 
-    async def ring(call: Call, call_next: Walk) -> Result:
-        series.running += 1
-        began = perf_counter()
-        try:
-            result = await call_next(call)
-            if result.error is not None:
-                series.failed(result.error.code)
-            return result
-        except asyncio.CancelledError:
-            series.failed("CANCELLED")
-            raise
-        finally:
-            seconds = perf_counter() - began
-            series.running -= 1
-            series.seconds += seconds
-            buckets[bisect_left(BOUNDS, seconds)] += 1
-            if seconds > series.expected.target:
-                series.slow(seconds)
+    def begun(call: Call) -> None:
+        series.begun += 1
 
-    return ring
+    def ended(call: Call, result: Result | None) -> None:
+        seconds = monotonic() - call.started
+        if seconds <= series.usual:  # what ``ended`` comes to for a quick call
+            series.seconds += seconds
+            buckets[0] += 1
+        else:
+            series.ended(seconds, result)
+        if result is None:
+            series.failed("CANCELLED")
+        elif result.error is not None:
+            series.failed(result.error.code)
+
+    return Watch(after=ended, before=begun)
+
+
+def _taken(result: Result, seconds: float) -> float:
+    """What the tool itself took: nothing if it was never begun."""
+    error = result.error
+    if error is not None and (error.code in _NOT_BEGUN or _gave_up(error)):
+        return 0.0
+    return seconds - result.metadata.waited_ms / 1000
+
+
+def _gave_up(error: Failure) -> bool:
+    """A time limit that was reached in a queue: the remedy is to wait, not another tool."""
+    return error.code == "TIMEOUT" and error.remedy == "wait"
 
 
 def _counted(series: Mapping[str, _Series]) -> Iterator[str]:
@@ -195,7 +226,7 @@ def _counted(series: Mapping[str, _Series]) -> Iterator[str]:
     yield from _family(
         "latency_breaches_total",
         "counter",
-        "Calls that took longer than a tool of their kind should (target) or may (max).",
+        "Calls whose tool took longer than one of its kind should (target) or may (max).",
         (
             _line("latency_breaches_total", {"tool": name, "limit": limit}, times)
             for name, one in ordered

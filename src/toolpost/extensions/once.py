@@ -28,8 +28,9 @@ from toolpost.deadline import timed_out
 from toolpost.digest import canonical, digest
 from toolpost.errors import Conflict, InvalidArguments
 from toolpost.options import Options, options_from
+from toolpost.redact import Rules
 from toolpost.result import Failure, Metadata, Result
-from toolpost.spec import ToolSpec
+from toolpost.spec import ToolSpec, is_external
 
 _log = logging.getLogger("toolpost")
 _SPACE: Final = "once"
@@ -38,6 +39,7 @@ _SLACK: Final = 60.0
 that cannot see the process calls its outcome unknown."""
 _TRIES: Final = 3
 _COME_BACK: Final = 1.0
+_SECRETS: Final = Rules(personal=False)
 _RUNNING: Final[set[str]] = set()
 """The calls with keys that run in this process, whichever executor they came through."""
 
@@ -138,7 +140,8 @@ class Once:
             unknown = msgspec.structs.replace(claim, state="unknown")
             self._write(self._settle(place, unknown, version))
             raise
-        await asyncio.shield(self._write(self._settle(place, _outcome(claim, result), version)))
+        kept = _outcome(claim, result, external=is_external(call.spec))
+        await asyncio.shield(self._write(self._settle(place, kept, version)))
         return result
 
     def _answer(self, claim: _Claim, call: Call, arguments: str) -> Result:
@@ -242,16 +245,28 @@ def _final(error: Failure) -> Failure:
     return msgspec.structs.replace(error, retryable=False, retry_after=None, remedy=remedy)
 
 
-def _outcome(claim: _Claim, result: Result) -> _Claim:
-    """What is kept of a run that has ended, exact to the last digit."""
+def _outcome(claim: _Claim, result: Result, *, external: bool) -> _Claim:
+    """What is kept of a run that has ended, exact to the last digit; without secrets where the
+    caller does not get them either: in errors, and in what comes from outside.
+    """
     if result.error is not None and result.error.effects == "none":
         return msgspec.structs.replace(claim, state="free")
     data = result.to_dict()
+    for part in ("output", "parts", "error") if external else ("error",):
+        data[part] = _without_secrets(data[part])
     try:
         text = canonical({part: data[part] for part in ("output", "parts", "error")}).decode()
     except (TypeError, ValueError):  # a ring of somebody's own has put in what is not JSON
         return msgspec.structs.replace(claim, state="unknown")
     return msgspec.structs.replace(claim, state="done", result=text)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SECRETS.redact_text(value)
+    if isinstance(value, dict):
+        return {_SECRETS.redact_text(key): _without_secrets(one) for key, one in value.items()}
+    return [_without_secrets(one) for one in value] if isinstance(value, list) else value
 
 
 def _other_arguments() -> Conflict:

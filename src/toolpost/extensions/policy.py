@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,10 +22,9 @@ import msgspec
 
 from toolpost.call import Call
 from toolpost.clock import SystemClock
-from toolpost.contracts import Clock, Mode, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Clock, Mode, Road, Surroundings
 from toolpost.errors import ConfigError, Denied
 from toolpost.options import Options, options_from
-from toolpost.result import Result
 from toolpost.rules import Decision, Rules, Verdict, by_mode, read_rules
 from toolpost.spec import ToolSpec
 
@@ -99,7 +98,7 @@ class Policy:
         """What the shadow would have done; ``None`` where there is none."""
         return None if self._shadow is None else self._shadow.report()
 
-    def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
+    def bind(self, spec: ToolSpec, road: Road) -> Check | None:
         usual, file = by_mode(spec, self.mode), self._file
         shadow = None if self._shadow is None else self._shadow.bind(spec)
         if file is None and shadow is None and usual.verdict == "allow":
@@ -107,7 +106,7 @@ class Policy:
         rules = self.rules
         judge = rules.judge(spec, self.mode)
 
-        def ring(call: Call, call_next: Walk) -> Awaitable[Result]:
+        def look(call: Call) -> Call | None:
             nonlocal rules, judge
             if file is not None and (now := file.current()) is not rules:
                 rules, judge = now, now.judge(spec, self.mode)
@@ -117,13 +116,13 @@ class Policy:
             if made.verdict == "allow":
                 if made.rule != usual.rule:
                     call.note("policy", f"allow (rule {made.rule})")
-                return call_next(call)
+                return None
             call.note("policy", f"{made.verdict} (rule {made.rule})")
             if made.verdict == "ask":
-                return call_next(_replace(call, ask=made.reason))
+                return _replace(call, ask=made.reason)
             raise Denied(made.reason, details={"rule": made.rule, "policy": rules.digest})
 
-        return ring
+        return Check(look)
 
     async def close(self) -> None:
         if self._shadow is not None:

@@ -2,8 +2,9 @@
 
 Rates are held per tool, per caller and per group of tools, in this process or, with ``shared``,
 in the records that all processes have. A session has a budget of calls and of cost units (the
-label ``cost`` of a tool), and an end of patience: the same call with the same result over and over,
-and a tool that has failed three times in a row, are refused with ``remedy: stop``.
+label ``cost`` of a tool), which is in the records and drawn from them in portions; and an end of
+patience: the same call with the same result over and over, and a tool that has failed three times
+in a row, be it for its arguments, are refused with ``remedy: stop``.
 
 A call that belongs to no session and to which no rate applies pays for one look. What a session
 is, who a caller is and what a call costs is said by others.
@@ -12,20 +13,21 @@ is, who a caller is and what a call costs is said by others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from toolpost.budgets import Budgets, Purse
 from toolpost.call import Call
 from toolpost.clock import SystemClock
-from toolpost.contracts import Clock, Records, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Clock, Record, Records, Ring, Road, Surroundings, Walk
+from toolpost.digest import digest
 from toolpost.errors import BudgetExceeded, InvalidSpec, RateLimited
-from toolpost.gcra import Rate as Pace
-from toolpost.gcra import rate_from
 from toolpost.options import Options, options_from
+from toolpost.pace import Pace, Window, pace_from
 from toolpost.patterns import glob, selector
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
@@ -43,7 +45,9 @@ _NO_TRY: Final = frozenset(
     }
 )
 """Refusals: the tool has not been tried."""
-_SPACE: Final = "rate"
+_RATES: Final = "rate"
+_SKEW: Final = 60.0
+"""Seconds by which the clocks of two hosts may differ; by more, and a clock was moved."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -84,12 +88,13 @@ class Rate:
     ) -> None:
         self._options = options = options or RateOptions()
         self._clock = clock or SystemClock()
-        self._tools = [(selector((p,)), rate_from(r)) for p, r in options.tools.items()]
-        self._callers = [(glob((p,)), rate_from(r)) for p, r in options.callers.items()]
-        self._groups = [(p, selector((p,)), rate_from(r)) for p, r in options.groups.items()]
+        self._tools = [(selector((p,)), pace_from(r)) for p, r in options.tools.items()]
+        self._callers = [(glob((p,)), pace_from(r)) for p, r in options.callers.items()]
+        self._groups = [(p, selector((p,)), pace_from(r)) for p, r in options.groups.items()]
         self._meters: dict[str, _Meter] = {}
         self._of_callers: dict[str, _Meter] = {}
         self._sessions: dict[tuple[str, str], _Session] = {}
+        self._budgets = Budgets(options.session_calls, options.session_cost, records=records)
         self._shared = None
         if options.shared:
             if records is None:
@@ -109,8 +114,7 @@ class Rate:
         limits = _Limits(
             tries=self._options.tries,
             repeats=int(_number(spec, "repeats", self._options.repeats)),
-            calls=self._options.session_calls,
-            cost=self._options.session_cost,
+            budget=bool(self._options.session_calls or self._options.session_cost),
             price=_number(spec, "cost", 0),
         )
         session = limits.any()
@@ -118,6 +122,18 @@ class Rate:
             return self._in_sessions_only(limits) if session else None
         take = self._taking(meters) if self._shared is None else None
         return self._limiting(meters, take, limits if session else None)
+
+    def hears(self, call: Call, result: Result) -> Result:
+        """A call whose arguments are wrong is a try that failed, like any other."""
+        if call.session_id is not None and self._options.tries and not call.dry_run:
+            session = self._session(call.caller.id, call.session_id)
+            session.demand_patience(call.tool, self._options.tries)
+            session.learn(call.tool, None, result)
+        return result
+
+    async def close(self) -> None:
+        """Give back what sessions have drawn and not used."""
+        await self._budgets.settle(session.purse for session in self._sessions.values())
 
     def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
         """How many sessions and how many callers are remembered."""
@@ -157,42 +173,52 @@ class Rate:
     def _forget(self) -> None:
         """Whoever has waited long enough may as well be new; if nobody has, the oldest goes."""
         now, meters = self._clock.monotonic(), self._of_callers
-        for caller in [c for c, meter in meters.items() if meter.due <= now]:
+        for caller in [c for c, meter in meters.items() if meter.window.idle(now)]:
             del meters[caller]
         if len(meters) >= self._options.kept:
             del meters[next(iter(meters))]
 
     def _taking(self, meters: list[_Meter]) -> Callable[[Call], None]:
         """All that apply in one step: what one of them refuses counts for none."""
-        monotonic, callers = self._clock.monotonic, bool(self._callers)
+        monotonic, callers = self._clock.monotonic, self._of_callers
+        if not self._callers and len(meters) == 1:
+            (only,) = meters
+            return lambda call: _take(only, monotonic())
 
         def take(call: Call) -> None:
-            now, asked = monotonic(), meters
-            if callers and (mine := self._of_caller(call.caller.id)) is not None:
-                asked = [*meters, mine]
-            for meter in asked:
-                if meter.due > now + meter.most:
-                    raise _exceeded(meter, meter.due - now - meter.pace.early)
-            for meter in asked:
-                meter.due = (meter.due if meter.due > now else now) + meter.interval
+            mine, now = None, monotonic()
+            if self._callers:
+                caller = call.caller.id
+                mine = callers.get(caller) or self._of_caller(caller)
+            for meter in meters:
+                window = meter.window
+                if window.taken >= window.count and (wait := window.wait(now)):
+                    raise _exceeded(meter, wait)
+            if mine is not None:
+                _take(mine, now)
+            for meter in meters:
+                meter.window.take(now)
 
         return take
 
     async def _take_shared(self, call: Call, meters: list[_Meter]) -> None:
+        """The caller's own first: what that refuses is taken from nobody else."""
         assert self._shared is not None
-        for meter in meters:
-            await self._shared.take(meter)
         if self._callers and (mine := self._of_caller(call.caller.id)) is not None:
             await self._shared.take(mine)
+        for meter in meters:
+            await self._shared.take(meter)
 
     def _limiting(
         self, meters: list[_Meter], take: Callable[[Call], None] | None, limits: _Limits | None
     ) -> Ring:
-        async def ring(call: Call, call_next: Walk) -> Result:
+        async def watched(call: Call, call_next: Walk) -> Result:
             session = None
             if limits is not None and call.session_id is not None and not call.dry_run:
                 session = self._session(call.caller.id, call.session_id)
                 same = session.admit(call, limits)
+                if limits.budget and not session.purse.pay(limits.price):
+                    await self._draw(session.purse, call, limits.price)
             try:
                 if take is not None:
                     take(call)
@@ -200,36 +226,58 @@ class Rate:
                     await self._take_shared(call, meters)
             except RateLimited:
                 if session is not None and limits is not None:
-                    session.refund(limits)
+                    session.purse.put(1, limits.price)
                 raise
             result = await call_next(call)
             if session is not None:
                 session.learn(call.tool, same, result)
             return result
 
-        return ring
+        if take is None:
+            return watched
+
+        def look(call: Call) -> Ring | None:
+            if call.session_id is not None:
+                return watched
+            take(call)
+            return None
+
+        return Check(look)
 
     def _in_sessions_only(self, limits: _Limits) -> Ring:
-        async def in_session(call: Call, call_next: Walk, session_id: str) -> Result:
-            session = self._session(call.caller.id, session_id)
+        async def watched(call: Call, call_next: Walk) -> Result:
+            assert call.session_id is not None
+            session = self._session(call.caller.id, call.session_id)
             same = session.admit(call, limits)
+            if limits.budget and not session.purse.pay(limits.price):
+                await self._draw(session.purse, call, limits.price)
             result = await call_next(call)
             session.learn(call.tool, same, result)
             return result
 
-        def ring(call: Call, call_next: Walk) -> Awaitable[Result]:
-            if call.session_id is None or call.dry_run:
-                return call_next(call)
-            return in_session(call, call_next, call.session_id)
+        return Check(lambda call: None if call.session_id is None or call.dry_run else watched)
 
-        return ring
+    async def _draw(self, purse: Purse, call: Call, price: float) -> None:
+        """What is at hand is not enough for this call: there is more, or it is refused."""
+        key = digest([call.caller.id, call.session_id])
+        short = await self._budgets.draw(purse, key, price)
+        if short == "calls":
+            raise _stop(
+                f"This session has used up its {self._options.session_calls} calls. "
+                "Tell the user so."
+            )
+        if short is not None:
+            raise _stop(
+                f"This session has spent {short:g} of its {self._options.session_cost:g} cost "
+                f"units, and {call.tool} costs {price:g}. Tell the user so."
+            )
 
     def _session(self, caller: str, session_id: str) -> _Session:
         """Callers do not share sessions; the one that was longest unused is forgotten first."""
         sessions, key = self._sessions, (caller, session_id)
         session = sessions.pop(key, None)
         if session is None:
-            session = _Session()
+            session = _Session(self._budgets.purse())
             if len(sessions) >= self._options.kept:
                 del sessions[next(iter(sessions))]
         sessions[key] = session
@@ -239,16 +287,22 @@ class Rate:
 class _Meter:
     """What is kept for whoever has a rate, and what is looked at on every call."""
 
-    __slots__ = ("due", "interval", "key", "most", "pace")
+    __slots__ = ("key", "pace", "window")
 
     def __init__(self, key: str, pace: Pace) -> None:
-        self.key, self.pace, self.due = key, pace, 0.0
-        self.interval, self.most = pace.interval, pace.early + pace.slack
+        self.key, self.pace, self.window = key, pace, Window(pace)
+
+
+def _take(meter: _Meter, now: float) -> None:
+    window = meter.window
+    if window.taken >= window.count and (wait := window.wait(now)):
+        raise _exceeded(meter, wait)
+    window.take(now)
 
 
 def _exceeded(meter: _Meter, wait: float) -> RateLimited:
     return RateLimited(
-        f"Rate limit exceeded. Retry after {ceil(wait)}s.",
+        f"Rate limit exceeded. Retry after {ceil(round(wait, 3))}s.",
         retry_after=wait,
         details={"limit": meter.pace.text, "of": meter.key},
     )
@@ -268,16 +322,37 @@ class _Shared:
             turn = self._turns[meter.key] = asyncio.Lock()
         async with turn:
             while True:
-                record = await self._records.get(_SPACE, meter.key)
-                now, pace = self._clock.time(), meter.pace
-                kept = 0.0 if record is None else float(record.value)
-                wait, due = pace.take(min(kept, now + pace.most_due), now)
-                if wait:
+                record = await self._records.get(_RATES, meter.key)
+                window, now, moved = self._window(meter.pace, record)
+                wait = window.wait(now)
+                if not wait:
+                    window.take(now)
+                elif not moved:
                     raise _exceeded(meter, wait)
                 version = 0 if record is None else record.version
-                ttl = due - now + 1
-                if await self._records.put(_SPACE, meter.key, due, version=version, ttl=ttl):
+                value, ttl = list(window.times), meter.pace.seconds + _SKEW
+                put = self._records.put(_RATES, meter.key, value, version=version, ttl=ttl)
+                if await put is not None and not wait:
                     return
+
+    def _window(self, pace: Pace, record: Record | None) -> tuple[Window, float, bool]:
+        """What was taken, the time, and whether what was taken had to be moved: by a clock that
+        was far ahead, or a rate that is now another one.
+        """
+        now = self._clock.time()
+        times = _times(record)
+        if not times:
+            return Window(pace), now, False
+        ahead = times[-1][0] - now
+        if ahead > _SKEW:  # taken just now, at the latest: else nobody gets through for long
+            return Window(pace, [(moment - ahead, number) for moment, number in times]), now, True
+        return Window(pace, times), max(now, times[-1][0]), False
+
+
+def _times(record: Record | None) -> list[tuple[float, int]]:
+    if record is None or not isinstance(record.value, list):
+        return []
+    return msgspec.convert(record.value, list[tuple[float, int]])
 
 
 class _Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,57 +360,45 @@ class _Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     tries: int
     repeats: int
-    calls: int
-    cost: float
+    budget: bool
     price: float
 
     def any(self) -> bool:
-        return bool(self.tries or self.repeats or self.calls or self.cost)
+        return bool(self.tries or self.repeats or self.budget)
 
 
 class _Session:
     """What has happened so far."""
 
-    __slots__ = ("_calls", "_cost", "_failed", "_same")
+    __slots__ = ("_failed", "_same", "purse")
 
-    def __init__(self) -> None:
-        self._calls, self._cost = 0, 0.0
+    def __init__(self, purse: Purse) -> None:
+        self.purse = purse
         self._failed: dict[str, int] = {}
         self._same: dict[str, tuple[int, int | None, int]] = {}
         """Tool → the last arguments and the last result, as hashes, and how often in a row."""
 
     def admit(self, call: Call, limits: _Limits) -> int | None:
-        """Count a call in, or refuse it. The hash of its arguments, if they are watched."""
-        tool = call.tool
-        if limits.tries and self._failed.get(tool, 0) >= limits.tries:
+        """Refuse what leads nowhere. The hash of the call's arguments, if they are watched."""
+        if self._failed and limits.tries:
+            self.demand_patience(call.tool, limits.tries)
+        if not limits.repeats:
+            return None
+        same = _fingerprint(call.arguments)
+        arguments, _, times = self._same.get(call.tool, (None, 0, 0))
+        if times >= limits.repeats and arguments == same is not None:
             raise _stop(
-                f"{tool} has failed {self._failed[tool]} times in a row in this session. Do not "
-                "call it again: tell the user what you tried, or use another tool."
+                f"{call.tool} was called {times} times with these arguments and gave the same "
+                "result each time. Do not repeat it: use what you have, or ask the user."
             )
-        same = None
-        if limits.repeats:
-            same = _fingerprint(call.arguments)
-            arguments, _, times = self._same.get(tool, (None, 0, 0))
-            if times >= limits.repeats and arguments == same is not None:
-                raise _stop(
-                    f"{tool} was called {times} times with these arguments and gave the same "
-                    "result each time. Do not repeat it: use what you have, or ask the user."
-                )
-        if limits.calls and self._calls >= limits.calls:
-            raise _stop(f"This session has used up its {limits.calls} calls. Tell the user so.")
-        if limits.cost and self._cost + limits.price > limits.cost:
-            raise _stop(
-                f"This session has spent {self._cost:g} of its {limits.cost:g} cost units, and "
-                f"{tool} costs {limits.price:g}. Tell the user so."
-            )
-        self._calls += 1
-        self._cost += limits.price
         return same
 
-    def refund(self, limits: _Limits) -> None:
-        """It was counted in, and then not made."""
-        self._calls -= 1
-        self._cost -= limits.price
+    def demand_patience(self, tool: str, tries: int) -> None:
+        if (failed := self._failed.get(tool, 0)) >= tries:
+            raise _stop(
+                f"{tool} has failed {failed} times in a row in this session. Do not call it "
+                "again: tell the user what you tried, or use another tool."
+            )
 
     def learn(self, tool: str, same: int | None, result: Result) -> None:
         error = result.error

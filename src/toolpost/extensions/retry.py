@@ -51,6 +51,8 @@ _SAY_NOTHING: Final = frozenset(
 """Of these, those that are no failure of what is behind the tool are no sign of its health."""
 _STATES: Final[Mapping[State, float]] = {"closed": 0, "half-open": 1, "open": 2}
 _WORST: Final[tuple[Outcome, ...]] = ("none", "done", "unknown")
+_REMEMBERED: Final = 1000
+"""Failing tools whose breakers outlive a reload."""
 _TRODDEN: Final = "toolpost.fallback_from"
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -99,8 +101,9 @@ class Retry:
             most=self.options.budget_most,
             now=self.clock.monotonic(),
         )
-        # a reloaded tool keeps its breaker, and one that is gone for good leaves nothing behind
         self._breakers: WeakValueDictionary[str, Breaker] = WeakValueDictionary()
+        self._failing: dict[str, Breaker] = {}
+        """Those that know of a failure: a tool that is reloaded keeps its breaker."""
 
     @classmethod
     def from_config(cls, options: Mapping[str, Any], around: Surroundings) -> Self:
@@ -118,6 +121,16 @@ class Retry:
             breaker = Breaker(options.breaker_failures, options.breaker_seconds)
             self._breakers[spec.name] = breaker
         return _around(_Care(self, spec, road, breaker, attempts), breaker, self.budget)
+
+    def remember(self, tool: str, breaker: Breaker) -> None:
+        """A tool has failed. Of those that are gone, the oldest are forgotten in the end."""
+        failing = self._failing
+        failing[tool] = breaker
+        if len(failing) > _REMEMBERED:
+            for name in [name for name, one in failing.items() if not one.failures]:
+                del failing[name]
+        if len(failing) > _REMEMBERED:
+            del failing[next(iter(failing))]
 
     def state(self, tool: str) -> State:
         """Whether a tool is left alone right now."""
@@ -173,12 +186,15 @@ class _Care:
             if pause is None:
                 break
             await self._retry.sleep(pause)
+            result.metadata.waited_ms += pause * 1000
             if not self._breaker.closed:  # others have found out meanwhile
                 break
             attempts += 1
             call.note(Retry.name, f"attempt {attempts} after {pause:.2f}s")
+            waited = result.metadata.waited_ms
             result = await call_next(call)
             result.metadata.attempts = attempts
+            result.metadata.waited_ms += waited
         if result.error is None:
             self._breaker.succeeded()
             return result
@@ -218,6 +234,7 @@ class _Care:
             # a caller who gives a tool too little time says nothing about the tool
             if error.code != "TIMEOUT" or not self._too_late(call):
                 self._breaker.failed(self._retry.clock.monotonic())
+                self._retry.remember(self._spec.name, self._breaker)
         elif error.code not in _SAY_NOTHING:
             self._breaker.succeeded()
 
@@ -296,6 +313,8 @@ def _told(call: Call, first: Result, error: Failure, second: Result) -> Result:
         warnings=call.warnings,
         trail=call.trail,
         plan=about.plan,
+        approved=about.approved,
+        waited_ms=first.metadata.waited_ms + about.waited_ms,
     )
     if second.error is None:
         call.warn(f"{call.tool} failed ({error.code}): this is the result of {name}.")

@@ -87,12 +87,16 @@ class Slots:
 
 def _through(gate: _Gate) -> Ring:
     async def ring(call: Call, call_next: Walk) -> Result:
+        waited = 0.0
         if gate.running < gate.most:  # whoever leaves hands his slot on: nobody waits then
             gate.running += 1
         else:
-            await gate.wait(call.deadline)
+            waited = await gate.wait(call.deadline)
         try:
-            return await call_next(call)
+            result = await call_next(call)
+            if waited:
+                result.metadata.waited_ms += waited * 1000
+            return result
         finally:
             if gate.waiting:
                 gate.hand_on()
@@ -109,11 +113,14 @@ def _through_all(gates: tuple[_Gate, ...]) -> Ring:
 
     async def ring(call: Call, call_next: Walk) -> Result:
         held: list[_Gate] = []
+        waited = 0.0
         try:
             for gate in gates:
-                await gate.enter(call.deadline)
+                waited += await gate.enter(call.deadline)
                 held.append(gate)
-            return await call_next(call)
+            result = await call_next(call)
+            result.metadata.waited_ms += waited * 1000
+            return result
         finally:
             for gate in reversed(held):
                 gate.leave()
@@ -138,11 +145,11 @@ class _Gate:
             self.running += 1
             self.hand_on()
 
-    async def enter(self, deadline: float | None) -> None:
+    async def enter(self, deadline: float | None) -> float:
         if self.running < self.most:
             self.running += 1
-        else:
-            await self.wait(deadline)
+            return 0.0
+        return await self.wait(deadline)
 
     def leave(self) -> None:
         if self.waiting:
@@ -160,8 +167,8 @@ class _Gate:
                     return
         self.running -= 1
 
-    async def wait(self, deadline: float | None) -> None:
-        """Come back with a slot, or raise without one."""
+    async def wait(self, deadline: float | None) -> float:
+        """Come back with a slot, after so many seconds, or raise without one."""
         if len(self.waiting) >= self._queue:
             raise QueueFull(
                 f"{self._name} is busy: {self.running} calls are running and "
@@ -176,7 +183,7 @@ class _Gate:
         self.waiting.append(turn)
         try:
             if await turn:
-                return
+                return monotonic() - began
         except BaseException:
             if not turn.done() or turn.cancelled():
                 self._forget(turn)
