@@ -2,6 +2,8 @@
 # They need Python 3.11 or newer; the environment lives in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Only of a run of everything is it asked how much of the core was run.
+MEASURE := $(if $(filter-out --no-skips,$(TESTS)),,--cov --cov-report= --covered=95)
 
 .PHONY: run test lint bench docs clean
 
@@ -10,7 +12,7 @@ run: .venv/.ready
 
 test: .venv/.ready
 	@.ci/system-packages
-	$(BIN)/python -m pytest -n 2 $(TESTS)
+	$(BIN)/python -m pytest -n 2 $(MEASURE) $(TESTS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
@@ -32,4 +34,5 @@ docs: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache benchmarks/.venv dist
+	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache benchmarks/.venv \
+	  .coverage dist

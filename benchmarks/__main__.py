@@ -20,7 +20,7 @@ from benchmarks import environment
 from benchmarks.report import Outcome, Target, markdown, targets_markdown
 from benchmarks.rounds import FULL, QUICK, Effort
 
-SECTIONS = ("calls", "concurrency", "registration", "startup", "loading")
+SECTIONS = ("calls", "rings", "concurrency", "registration", "startup", "loading", "sandbox")
 PAGE = environment.ROOT / "docs" / "performance.md"
 QUIET = {
     "FASTMCP_CHECK_FOR_UPDATES": "off",

@@ -7,6 +7,7 @@ it measures.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,13 @@ def run(*arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[st
     """Run a command in the project's root and wait for it, but not for ever."""
     try:
         done = subprocess.run(
-            arguments, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False
+            arguments,
+            cwd=ROOT,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise ChildFailed(f"not finished after {seconds:g} s") from None
@@ -31,6 +38,11 @@ def run(*arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[st
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise ChildFailed(f"exit {done.returncode}: {last.replace(f'{ROOT}/', '')[:160]}")
     return done
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but byte code is written: what is installed has it, and so has to have what is not."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def figures(*arguments: str, seconds: float = 120) -> dict[str, Any]:

@@ -1,12 +1,31 @@
-"""What every test shares: the asyncio back end, and the rule that CI skips nothing."""
+"""What every test shares: the asyncio back end, the rule that CI skips nothing, and the measure of
+how much of the core has been run, in this process and in its children."""
 
 from __future__ import annotations
 
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import coverage
 import pytest
+from hypothesis import settings
+
+from tests import measured
+from toolpost import process
+
+# how long an example takes says more about the machine, and about being measured, than about us
+settings.register_profile("without a clock", settings(deadline=None))
+settings.load_profile("without a clock")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test is a failed test")
+    parser.addoption(
+        "--covered", type=float, help="with --cov: of the core's lines and branches, so many %%"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -21,3 +40,64 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+COVERED = pytest.StashKey[list[str]]()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """With ``--covered``: where too little of the core was run, the tests have failed."""
+    wanted = session.config.getoption("--covered")
+    if wanted is None or exitstatus > 1 or hasattr(session.config, "workerinput"):
+        return
+    told = everything_measured()
+    totals = told["totals"]
+    lines = 100 * totals["covered_lines"] / totals["num_statements"]
+    branches = 100 * totals["covered_branches"] / totals["num_branches"]
+    rates = {file: about["summary"]["percent_covered"] for file, about in told["files"].items()}
+    words = [f"{file}: {rate:.1f} %" for file, rate in rates.items() if rate < wanted]
+    words.append(f"Of the core, {lines:.1f} % of the lines and {branches:.1f} % of the branches.")
+    if min(lines, branches) < wanted:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        words.append(f"FAILED: {wanted:g} % of both are needed. See: .venv/bin/coverage report")
+    session.config.stash[COVERED] = words
+
+
+def everything_measured() -> Any:
+    """Coverage's own report of what all processes have run."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report.json")
+        of_all = coverage.Coverage()
+        of_all.load()
+        of_all.json_report(outfile=str(file))
+        return json.loads(file.read_text(encoding="utf-8"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if COVERED in terminalreporter.config.stash:
+        terminalreporter.section("run by the tests")
+        for line in terminalreporter.config.stash[COVERED]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def measuring() -> Iterator[list[str]]:
+    """With ``--cov`` every keeper, and what runs in its forks, writes down where it has been.
+
+    A test puts this list before a Python file of its own that it wants to be measured as well.
+    """
+    running = coverage.Coverage.current()
+    if running is None:
+        yield []
+        return
+    interpreter = process._interpreter
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder, "steps")
+        record.touch()
+        Path(folder).chmod(0o777)  # some children are another user's
+        record.chmod(0o666)
+        before = [measured.__file__, str(record), f"{Path(process.__file__).parent}/"]
+        process._interpreter = lambda: [*interpreter(), *before]
+        yield before
+        process._interpreter = interpreter
+        running.get_data().add_arcs(measured.steps(str(record)))

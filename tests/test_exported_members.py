@@ -55,6 +55,25 @@ def test_names_are_there_however_they_are_asked_for(program: str) -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", program], timeout=60, check=True)
 
 
+def test_the_names_of_a_first_program_load_nothing_heavy() -> None:
+    heavy = {
+        "dataclasses", "difflib", "importlib.metadata", "jsonschema_rs", "pathlib", "pydantic",
+        "toolpost.process", "tomllib", "urllib.parse", "yaml",
+    }  # fmt: skip
+    program = (
+        "import sys; before = set(sys.modules); from toolpost import Executor, Registry, tool; "
+        f"print(sorted({heavy} & (sys.modules.keys() - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_every_public_name_is_listed() -> None:
+    assert set(toolpost.__all__) <= set(dir(toolpost))
+
+
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'toolpost' has no attribute 'Manager'"):
         toolpost.Manager  # noqa: B018

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from toolpost import incarnation
 
 PROGRAM = (
@@ -61,3 +63,14 @@ def test_a_process_that_has_ended_and_was_not_buried_has_ended() -> None:
         assert child.stdout.read() == "", "its end is seen, and nobody has waited for it"
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert incarnation.ended(life)
+
+
+def test_where_processes_cannot_be_seen_nobody_is_said_to_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(incarnation, "_VISIBLE", False)
+    incarnation._place.cache_clear()
+    try:
+        assert not incarnation.ended(f"{incarnation._place()}/1-1")
+    finally:
+        incarnation._place.cache_clear()

@@ -37,7 +37,7 @@ class Handle:
     def __init__(self, word):
         self.word = word
 
-    async def __call__(self, call):
+    async def run(self, call):
         return {self.word: call.arguments}
 
     async def health(self):

@@ -12,6 +12,8 @@ import pytest
 
 import toolpost
 from toolpost.backends.python.backend import Binding, PythonOptions
+from toolpost.backends.shell.backend import ShellOptions
+from toolpost.backends.shell.binding import ExitCode, ShellBinding
 from toolpost.config import Settings
 from toolpost.plugins import BUILT_IN
 from toolpost.sources import entrypoints, files, modules
@@ -61,6 +63,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("spec.md", "## retry", Retry),
         ("spec.md", "## cache", Cache),
         ("spec.md", "## The binding of a python tool", Binding),
+        ("spec.md", "## The binding of a shell tool", ShellBinding),
+        ("spec.md", "## exit_codes of a shell tool", ExitCode),
+        ("config.md", "### shell", ShellOptions),
         ("config.md", "# Config", Settings),
         ("config.md", "### files", files._Options),
         ("config.md", "### modules", modules._Options),

@@ -54,7 +54,9 @@ def test_a_key_behind_a_link_is_refused(tmp_path: Path) -> None:
         open_seal(tmp_path / "b", "audit")
 
 
-@pytest.mark.parametrize("text", ["", "ed25519", "ed25519 AAAA", "rot13 " + "A" * 43 + "=", "é"])
+@pytest.mark.parametrize(
+    "text", ["", "ed25519", "ed25519 A", "ed25519 AAAA", "rot13 " + "A" * 43 + "=", "é"]
+)
 def test_what_is_no_key_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "audit.key").write_text(text)
     (tmp_path / "audit.key").chmod(0o600)
@@ -106,6 +108,22 @@ def test_without_cryptography_a_shared_key_signs(tmp_path: Path) -> None:
     assert seal.algorithm == "hmac-sha256"
     assert seal.verifier.check(b"message", signature)
     assert not seal.verifier.check(b"message", "é")
+
+
+def test_when_cryptography_is_gone_new_keys_are_shared_and_public_ones_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verifiers(tmp_path, "audit") == {}
+    public = open_seal(tmp_path / "public", "audit")
+    for missing in ("", ".ed25519"):
+        name = f"cryptography.hazmat.primitives.asymmetric{missing}"
+        monkeypatch.setitem(sys.modules, name, None)
+    assert not can_sign_publicly()
+    assert open_seal(tmp_path / "shared", "audit").algorithm == "hmac-sha256"
+    (tmp_path / "public" / "audit.key").unlink()
+    with pytest.raises(MissingPart, match=r"toolpost\[seal\]"):
+        verifiers(tmp_path / "public", "audit")
+    assert public.algorithm == "ed25519"
 
 
 def test_a_public_key_without_cryptography_says_what_to_install(tmp_path: Path) -> None:

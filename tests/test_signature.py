@@ -721,3 +721,117 @@ def test_a_signature_of_any_parameters_describes_exactly_those(
     admitted = Schema(signature.input_schema).admit(arguments)
     turned = signature.convert(admitted) if signature.convert else admitted
     assert function(**turned) == values
+
+
+# --- rare annotations ----------------------------------------------------------------------------
+
+
+class Hushed:
+    """Metadata that cannot be hashed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Status(Enum):
+    """Values that JSON does not have."""
+
+    ON = (1, 2)
+
+
+class Chain(TypedDict):
+    next: "Chain"  # noqa: UP037 - in quotes on purpose
+
+
+class Loose(TypedDict, total=False):
+    name: str
+
+
+def test_metadata_that_cannot_be_hashed_is_read_like_any_other() -> None:
+    schema = schema_of(Annotated[int, Hushed(), "How many."])
+    assert schema == {"type": "integer", "description": "How many."}
+
+
+def test_a_dict_whose_keys_are_not_text_is_described_by_what_its_keys_look_like() -> None:
+    described = describe(taking(dict[int, str]))
+    verify_input(described.input_schema)
+    assert schema_of(dict[int, str])["type"] == "object"
+
+
+def test_an_enum_of_values_that_json_does_not_have_takes_their_json_form() -> None:
+    assert schema_of(Status) != {}
+    verify(schema_of(Status))
+
+
+def test_an_empty_tuple_is_an_empty_array() -> None:
+    schema = schema_of(tuple[()])
+    assert Schema(schema).check([]) == []
+    with pytest.raises(InvalidOutput):
+        Schema(schema).check([1])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        (int | str | None, [1, "a", None], [1.5]),
+        (int | Any, [1, "a", None, [1.5]], []),
+        (Any | None, [1, "a", None], []),
+    ],
+)  # fmt: skip
+def test_a_union_takes_what_its_members_take(annotation: Any, good: Any, bad: Any) -> None:
+    schema = Schema(schema_of(annotation))
+    for value in good:
+        assert schema.check(value) == value
+    for value in bad:
+        with pytest.raises(InvalidOutput):
+            schema.check(value)
+
+
+def test_a_description_stays_with_a_constraint_that_only_pydantic_knows() -> None:
+    even = pydantic.AfterValidator(lambda value: value)
+    schema = schema_of(Annotated[int, even, "An even number."])
+    assert schema == {"type": "integer", "description": "An even number."}
+
+
+def test_a_limit_that_does_not_go_with_the_type_is_left_to_pydantic() -> None:
+    lengthy = schema_of(Annotated[set[int], annotated_types.MinLen(2)])
+    assert lengthy["minItems"] == 2
+    timely = schema_of(Annotated[Decimal, annotated_types.Ge(Decimal(1))])
+    verify(timely)
+
+
+def test_a_typed_dict_that_refers_to_itself_is_refused_with_a_way_out() -> None:
+    with pytest.raises(InvalidSpec, match="Chain refers to itself; write it as a dataclass"):
+        describe(taking(Chain))
+
+
+def test_a_typed_dict_whose_keys_may_all_be_left_out_requires_none() -> None:
+    assert "required" not in schema_of(Loose)
+    assert Schema(schema_of(Loose)).check({}) == {}
+
+
+def test_a_name_in_quotes_that_cannot_be_seen_is_named() -> None:
+    for annotation in (list["Absent"], dict[str, "Absent"], "Absent", "list[Absent]"):  # noqa: F821
+        with pytest.raises(InvalidSpec, match="Absent"):
+            describe(taking(annotation))
+
+
+def test_an_annotation_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="cannot be read"):
+        describe(taking("1 / 0"))
+
+
+def test_a_function_without_a_readable_signature_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="has no signature that can be read"):
+        describe(type)
+
+
+def test_an_oddly_written_docstring_still_describes_the_tool() -> None:
+    def function(v: int) -> int:
+        """Count.
+
+        :param one two three four: too many words
+        :param: too few
+        """
+        return v
+
+    assert describe(function).description.startswith("Count.")

@@ -207,9 +207,13 @@ with sync.over(lambda: Executor(Registry([add]))) as tools:
 '''
 
 
-def test_a_forked_child_is_told_to_open_tools_of_its_own() -> None:
+def test_a_forked_child_is_told_to_open_tools_of_its_own(
+    tmp_path: Path, measuring: list[str]
+) -> None:
+    program = tmp_path / "forking.py"
+    program.write_text(FORKING)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKING],
+        [sys.executable, "-W", "ignore", *measuring, str(program)],
         capture_output=True,
         text=True,
         timeout=60,

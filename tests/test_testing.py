@@ -79,7 +79,7 @@ class Lookup:
     def bind(self, spec: ToolSpec, target: object | None) -> Lookup:
         return self
 
-    async def __call__(self, call: Any) -> Any:
+    async def run(self, call: Any) -> Any:
         return {"found": call.arguments["word"]}
 
     async def health(self) -> Health:

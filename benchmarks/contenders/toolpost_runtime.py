@@ -1,33 +1,35 @@
 """toolpost with its default chain: the same tools behind every observer and guard.
 
-As long as the default settings name no rings there is no chain to measure, and a row that says
-otherwise would be the bare road under another name: the module then counts as not available.
+The folder is a fresh one, so that what is kept (the audit, the store) starts empty each time.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.contenders.toolpost_executor import ToolpostExecutor
 from toolpost import Runtime
 from toolpost.config import Config, Settings
-
-if not (Settings().observers and Settings().guards):
-    raise ImportError("the default settings name no observers and guards yet")
 
 
 class ToolpostRuntime(ToolpostExecutor):
     label = "**toolpost** `Runtime.execute`, default chain"
     governed = True
 
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings(watch=False)
+
     async def open(self) -> None:
-        self._runtime = Runtime(Config(Settings(watch=False), Path.cwd()))
+        self._folder = TemporaryDirectory(prefix="toolpost-bench-")
+        self._runtime = Runtime(Config(self._settings, Path(self._folder.name)))
         await self._runtime.start()
         self._runtime.registry.add(*self._tools)
         self._execute = self._runtime.execute
 
     async def close(self) -> None:
         await self._runtime.close()
+        self._folder.cleanup()
 
 
 CONTENDERS = (ToolpostRuntime,)

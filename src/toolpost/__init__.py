@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from toolpost.call import Call, Caller, Progress
     from toolpost.config import Config
-    from toolpost.contracts import Health, Ring, Walk
+    from toolpost.contracts import Check, Health, Ring, Walk, Watch
     from toolpost.errors import (
         ApprovalDenied,
         ApprovalRequired,
@@ -79,6 +79,7 @@ __all__ = [
     "CallError",
     "Caller",
     "Cancelled",
+    "Check",
     "Config",
     "ConfigError",
     "Conflict",
@@ -126,6 +127,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Walk",
+    "Watch",
     "create_tool",
     "tool",
     "validate_tool_input",
@@ -135,7 +137,7 @@ __all__ = [
 _HOMES: Final = {
     "toolpost.call": "Call Caller Progress",
     "toolpost.config": "Config",
-    "toolpost.contracts": "Health Ring Walk",
+    "toolpost.contracts": "Check Health Ring Walk Watch",
     "toolpost.errors": (
         "ApprovalDenied ApprovalRequired BudgetExceeded CallError Cancelled ConfigError "
         "Conflict Denied InternalError InvalidArguments InvalidOutput InvalidSchema "

@@ -11,7 +11,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, TypedDict, Unpack, overload
 
 import msgspec
@@ -237,6 +236,8 @@ def _reference(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
     reference = {"module": module, "function": qualname}
     if module == "__main__":
+        from pathlib import Path  # only a script's own functions need it
+
         path = getattr(sys.modules["__main__"], "__file__", None)
         if path is None or not Path(path).is_file():  # typed in, or piped in
             return {}

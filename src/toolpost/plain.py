@@ -4,11 +4,13 @@ Above: ``schema``, which looks here before it hands data to native code that rec
 skips what a schema leaves open. Below: nothing. It refuses to know what a schema is.
 
 JSON here is ``dict`` with ``str`` keys, ``list``, ``str``, ``int``, finite ``float``, ``bool`` and
-``None``, exactly those types: a subclass may print one value and mean another.
+``None``, exactly those types: a subclass may print one value and mean another. Integers are exact,
+and as long as this Python writes them out (4,300 digits, unless it was told otherwise).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from math import isfinite
 from typing import Any
@@ -18,7 +20,9 @@ Path = tuple[str | int, ...]
 MAX_LEVELS = 64
 MAX_NODES = 1_000_000
 
-_SCALARS = frozenset((int, bool, type(None)))
+_SCALARS = frozenset((bool, type(None)))
+_WIDE = 2**63
+"""Integers beyond it may have any length."""
 _JSON_NAMES = {
     dict: "object",
     list: "array",
@@ -47,6 +51,7 @@ def measure(value: Any, *, levels: int = MAX_LEVELS, nodes: int = MAX_NODES) -> 
     of a fault is looked up only once there is one.
     """
     level: list[Any] = [[value]]
+    low, high = -_WIDE, _WIDE
     count = 0
     depth = 0
     while level:
@@ -67,7 +72,11 @@ def measure(value: Any, *, levels: int = MAX_LEVELS, nodes: int = MAX_NODES) -> 
                         raise _located(value)
                 elif kind is dict or kind is list:
                     below.append(item)
-                elif kind not in _SCALARS and (kind is not float or not isfinite(item)):
+                elif not (
+                    (kind is int and low < item < high)
+                    or kind in _SCALARS
+                    or (kind is float and isfinite(item))
+                ) and _problem(item):
                     raise _located(value)
         if count > nodes:
             raise NotPlain((), f"holds more than {nodes} values")
@@ -76,8 +85,10 @@ def measure(value: Any, *, levels: int = MAX_LEVELS, nodes: int = MAX_NODES) -> 
 
 
 def is_simple(value: Any) -> bool:
-    """A number, a truth value, null or an ASCII text: plain at first sight."""
+    """An ordinary integer, a truth value, null or an ASCII text: plain at first sight."""
     kind = type(value)
+    if kind is int:
+        return bool(-_WIDE < value < _WIDE)
     return kind in _SCALARS or (kind is str and value.isascii())
 
 
@@ -114,6 +125,14 @@ def _is_text(text: str) -> bool:
     return True
 
 
+def _is_too_long(number: int) -> bool:
+    try:
+        str(number)
+    except ValueError:  # it asks the one limit that there is, and at once
+        return True
+    return False
+
+
 def _located(value: Any) -> NotPlain:
     """The first fault with its place: the slow second look, also bounded and without recursion."""
     todo: list[tuple[Path, Any]] = [((), value)]
@@ -139,6 +158,9 @@ def _problem(item: Any) -> str | None:
         return f"{printable(kind.__name__)} is not a JSON value"
     if kind is float and not isfinite(item):
         return "a number must be finite"
+    if kind is int and not -_WIDE < item < _WIDE and _is_too_long(item):
+        most = sys.get_int_max_str_digits()
+        return f"an integer must have at most {most:,} digits; send more as a string"
     if kind is str and not _is_text(item):
         return "not valid Unicode text"
     return None

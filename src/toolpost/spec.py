@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from heapq import nlargest
 from os.path import commonprefix
 from typing import Any, Final, Literal, NoReturn, get_args
@@ -249,6 +248,8 @@ def explained(fault: msgspec.ValidationError) -> tuple[str, tuple[str | int, ...
 
 def nearest(word: object, allowed: Iterable[str]) -> str:
     """``; did you mean …?`` for a misspelt word, or an empty string."""
+    from difflib import get_close_matches  # only a typo pays for it
+
     text, names = str(word)[:100], list(allowed)
     if len(names) > _MOST_COMPARED:  # comparing takes 30 µs a name, and callers wait
         names = nlargest(
@@ -308,3 +309,8 @@ def _bytes(field: str, value: Any) -> Any:
         )
     number, unit, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
+
+
+def is_external(spec: ToolSpec) -> bool:
+    """Whether what the tool gives back was written by somebody else."""
+    return spec.kind != "python" or spec.labels.get("external") == "true"

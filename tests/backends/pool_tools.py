@@ -329,6 +329,80 @@ def logs_by_hand(count: int) -> None:
     _wire().sendall((len(event).to_bytes(4, "big") + event) * count)
 
 
+def answers_by_hand(content: Any, kind: str) -> None:
+    """An answer to this very call that the worker's own side would never give."""
+    body = json.dumps([2, kind, content]).encode()
+    _wire().sendall(len(body).to_bytes(4, "big") + body)
+    time.sleep(1000)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def fails_without_words() -> None:
+    raise Unspeakable
+
+
+def refuses_with_odd_details() -> None:
+    from toolpost.errors import RateLimited
+
+    raise RateLimited("Come back later.", details={"left": object()})
+
+
+def closes_its_output() -> int:
+    sys.stdout.close()
+    return serve()
+
+
+def logs_what_cannot_be_formatted() -> int:
+    logging.getLogger("my.tool").warning("%d", "not a number")
+    logging.getLogger("my.tool").warning("and on it goes")
+    return serve()
+
+
+def logs_in_a_fork() -> str:
+    child = os.fork()
+    if child == 0:
+        logging.getLogger("my.tool").warning("from the child")
+        os._exit(0)
+    os.waitpid(child, 0)
+    logging.getLogger("my.tool").warning("from the parent")
+    return "done"
+
+
+def loses_its_folder(path: str) -> int:
+    os.mkdir(path)
+    os.chdir(path)
+    os.rmdir(path)
+    return serve()
+
+
+cancelled: list[str] = []
+
+
+async def leaves_a_task() -> list[str]:
+    """What the tasks of earlier calls have come to."""
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append("cancelled")
+
+    begun = list(cancelled)
+    task = asyncio.create_task(forever())
+    await asyncio.sleep(0)
+    assert not task.done()
+    return begun
+
+
+def grow_and_die(size: int) -> None:
+    kept.append(b"x" * size)
+    die("kill")
+
+
 def squares(method: str) -> list[int]:
     with multiprocessing.get_context(method).Pool(2) as pool:
         return pool.map(_square, [1, 2, 3])

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from tests.backends import pool_tools
 from tests.processes import Watch, descendants, innermost, running
+from tests.test_deadline import limited
 from toolpost.backends.python.pool import Target, WorkerPool
-from toolpost.deadline import limited
 from toolpost.errors import (
     CallError,
     InternalError,

@@ -30,7 +30,7 @@ class TableHandle:
     def __init__(self, words: dict[str, str]) -> None:
         self.words = words
 
-    async def __call__(self, call: Call) -> str:
+    async def run(self, call: Call) -> str:
         if call.arguments["word"] == "wait":
             await asyncio.get_running_loop().create_future()
         if call.arguments["word"] not in self.words:
@@ -128,9 +128,9 @@ class Bad(Table):
 
 
 class BadHandle(TableHandle):
-    async def __call__(self, call: Call) -> str:
+    async def run(self, call: Call) -> str:
         try:
-            return await super().__call__(call)
+            return await super().run(call)
         except asyncio.CancelledError:
             raise ToolFailed("Cancelled, and kept it.") from None
 

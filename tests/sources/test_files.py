@@ -124,7 +124,7 @@ async def test_the_tools_of_the_seed_run_or_say_what_is_missing(tmp_path: Path) 
         delete = await executor.execute("dangerous_delete", {"path": str(tmp_path / "hello.txt")})
     assert delete.error is not None
     assert delete.error.code == "UNAVAILABLE"
-    assert delete.error.message.startswith("no kind of tool 'shell' is installed")
+    assert "add 'rm' to 'programs' in [backends.shell]" in delete.error.message
     assert (tmp_path / "hello.txt").exists()
 
 
@@ -214,12 +214,16 @@ async def test_every_field_of_the_other_spelling_has_a_place(tmp_path: Path) -> 
         "is_dangerous": True,
         "requires_approval": True,
     }
-    (tmp_path / "t.json").write_text(foreign(tool_type="sandbox", metadata=metadata))
+    command = {"command": "ls"}
+    (tmp_path / "t.json").write_text(
+        foreign(tool_type="sandbox", implementation_config=command, metadata=metadata)
+    )
     (one,) = await specs_of(tmp_path, "t.json")
     assert one == ToolSpec(
         name="a",
         description="d",
         kind="shell",
+        binding=command,
         version="1",
         category="c",
         permissions=Permissions(roles=("admin",)),
@@ -318,6 +322,44 @@ async def test_a_fault_is_told_with_file_line_and_column(
     tmp_path: Path, text: str, told: str
 ) -> None:
     assert (await fault_in(tmp_path, text)).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("binding", "told"),
+    [
+        (
+            "{modul: m, function: f}",
+            "3:20: the binding of 'a' has no setting 'modul'; did you mean",
+        ),
+        ("{module: m, functoin: f}", "3:34: the binding of 'a' has no setting 'functoin'; did you"),
+        ("{module: m, function: f, x: 1}", "3:40: the binding of 'a' has no setting 'x'; it takes"),
+        ("{module: m}", "3:12: the binding of 'a'"),
+        ("{module: 5, function: f}", "3:21: the binding of 'a' module: expected `str`"),
+    ],
+)
+async def test_a_binding_that_is_wrong_is_found_when_its_file_is_loaded(
+    tmp_path: Path, binding: str, told: str
+) -> None:
+    text = f"- name: a\n  description: d\n  binding: {binding}\n"
+    assert (await fault_in(tmp_path, text)).startswith(f"t.yaml:{told}")
+
+
+async def test_a_binding_in_the_other_spelling_is_placed_as_it_is_written(tmp_path: Path) -> None:
+    config = {"module": "m", "function_nam": "f"}
+    told = await fault_in(tmp_path, foreign(implementation_config=config), "t.json")
+    assert told.startswith("t.json:9:21: the binding of 'a' has no setting 'function_nam'; did you")
+
+
+async def test_loading_imports_no_tool_and_what_has_no_binding_may_be_described(
+    tmp_path: Path,
+) -> None:
+    text = """
+        - {name: a, description: d, binding: {module: no.such.module, function: f}}
+        - {name: b, description: d}
+        - {name: c, description: d, kind: nobody_has_this, binding: {anything: 1}}
+    """
+    (tmp_path / "t.yaml").write_text(dedent(text), encoding="utf-8")
+    assert [spec.name for spec in await specs_of(tmp_path, "t.yaml")] == ["a", "b", "c"]
 
 
 SCHEMA = """

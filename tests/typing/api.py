@@ -234,7 +234,7 @@ class Mine:
 
 
 class Ready:
-    async def __call__(self, call: Call) -> Any:
+    async def run(self, call: Call) -> Any:
         return call.arguments
 
     async def health(self) -> Health:

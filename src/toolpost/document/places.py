@@ -21,6 +21,8 @@ MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_DIGITS = 640
 """As many digits as Python converts under any setting of its own limit."""
+TOO_WIDE = 10**MAX_DIGITS
+"""The first integer with more: one that is written in hexadecimal has fewer digits there."""
 
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep; flatten it"
 TOO_LONG = f"an integer of more than {MAX_DIGITS} digits; put it in quotes"
@@ -96,7 +98,9 @@ class Text:
         return f"{self.name}:{line}:{offset - self._starts[line - 1] + 1}"
 
     def fault(self, offset: int, message: str) -> SourceError:
-        return SourceError(f"{self.at(offset)}: {message}")
+        line = self.text.count("\n", 0, offset) + 1  # once, and so without a list of all lines
+        column = min(offset, len(self.text)) - self.text.rfind("\n", 0, offset)
+        return SourceError(f"{self.name}:{line}:{column}: {message}")
 
     def twice(self, key: str, offset: int, first: int) -> SourceError:
         message = f"the key {shown(key)} is here twice, first at {self.at(first)}; keep one"

@@ -15,6 +15,7 @@ from toolpost.document.places import (
     NOT_FINITE,
     TOO_DEEP,
     TOO_LONG,
+    TOO_WIDE,
     Document,
     Place,
     Progress,
@@ -95,6 +96,8 @@ def _make_plain(document: Document) -> None:
                 todo.append(((*pointer, step), value))
             elif isinstance(value, (date, time)):
                 container[step] = value.isoformat()
+            elif isinstance(value, int) and value >= TOO_WIDE:
+                raise SourceError(f"{document.where((*pointer, step))}: {TOO_LONG}")
             elif isinstance(value, float) and not math.isfinite(value):
                 raise SourceError(f"{document.where((*pointer, step))}: {NOT_FINITE}")
 

@@ -20,6 +20,7 @@ from toolpost.contracts import Declared, Tell
 from toolpost.document import Document, read
 from toolpost.errors import InvalidSpec, SourceError
 from toolpost.options import Options, options_from
+from toolpost.plugins import verify_binding
 from toolpost.spec import nearest, short, spec_from
 from toolpost.verified import verified
 
@@ -120,7 +121,9 @@ def _tools_in(document: Document, folder: str) -> Iterator[tuple[Place, Declared
     for index, item in enumerate(data):
         place = (*at, index)
         try:
-            yield place, Declared(verified(spec_from(_own(item))), folder)
+            spec = verified(spec_from(_own(item)))
+            verify_binding(spec)
+            yield place, Declared(spec, folder)
         except InvalidSpec as fault:
             where = document.where((*place, *_as_written(fault.at, item)))
             raise SourceError(f"{where}: {fault.message}") from None
