@@ -624,12 +624,34 @@ async def test_a_watch_may_refuse_a_call_and_all_of_them_hear_of_it(tally: Tally
     def full(call: Call) -> None:
         raise Unavailable("The disk is full.")
 
-    observers = [Watch(hear), Watch(hear, full), Watch(hear)]
+    def hear_more(call: Call, result: Result | None, value: None) -> None:
+        told.append(result)
+
+    observers = [Watch(hear), Watch(hear_more, full), Watch(hear_more, lambda call: None)]
     async with Executor(tally.registry, observers=observers) as executor:
         result = await executor.execute("add", {"a": 1})
     assert result.error is not None and result.error.code == "UNAVAILABLE"
-    assert told == [result] * 3
+    assert told == [result] * 2
     assert tally.runs == []
+
+
+async def test_what_a_watch_saw_before_is_there_after_and_it_may_be_waited_for(
+    tally: Tally,
+) -> None:
+    told: list[Any] = []
+
+    async def settled() -> None:
+        await asyncio.sleep(0)
+        told.append("settled")
+
+    def after(call: Call, result: Result | None, value: Any) -> Any:
+        told.append(value)
+        return settled()
+
+    watch = Watch(after, lambda call: dict(call.arguments))
+    async with Executor(tally.registry, observers=[watch]) as executor:
+        await executor.execute("add", {"a": 1})
+    assert told == [{"a": 1}, "settled"]
 
 
 async def test_a_watch_that_breaks_changes_nothing(
@@ -640,10 +662,13 @@ async def test_a_watch_that_breaks_changes_nothing(
     def broken(call: Call, result: Any = None) -> None:
         raise ValueError("broken")
 
+    def before(call: Call) -> None:
+        raise ValueError("broken")
+
     def hear(call: Call, result: Result | None) -> None:
         told.append(result)
 
-    observers = [Watch(hear), Watch(broken, broken)]
+    observers = [Watch(hear), Watch(broken), Watch(broken, before)]
     async with Executor(tally.registry, observers=observers) as executor:
         result = await executor.execute("add", {"a": 1})
     assert told == [result] and result.output == 11
@@ -652,7 +677,7 @@ async def test_a_watch_that_breaks_changes_nothing(
 
 async def test_the_light_shapes_are_rings_like_others(tally: Tally) -> None:
     told: list[Any] = []
-    watch = Watch(lambda call, result: told.append(result), lambda call: told.append(call.tool))
+    watch = Watch(lambda call, result, tool: told.append((tool, result)), lambda call: call.tool)
 
     class Heavy:
         name = "heavy"
@@ -668,7 +693,7 @@ async def test_the_light_shapes_are_rings_like_others(tally: Tally) -> None:
 
     async with Executor(tally.registry, guards=[Heavy()]) as executor:
         result = await executor.execute("add", {"a": 1})
-    assert told == ["add", result]
+    assert told == [("add", result)]
 
 
 async def test_a_check_may_ask_for_a_ring_around_those_behind_it(tally: Tally) -> None:

@@ -106,8 +106,44 @@ def test_a_timer_is_disarmed_when_the_tool_is_done() -> None:
 
     loop = Counting()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(_await(limited(suspends(), 3600, set())))
+        runner.run(_await(limited(suspends(), LIMIT, set())))
         assert all(timer.cancelled() for timer in loop._scheduled)
+
+
+def test_long_limits_share_their_timers_and_ring_all_the_same(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many runs that end in one tick have one timer; those that are done are not called."""
+    monkeypatch.setattr(deadline, "COARSE", 0.0)
+    done: list[int] = []
+
+    async def tool(number: int) -> None:
+        await (asyncio.sleep(0) if number % 2 else forever())
+        done.append(number)
+
+    async def main() -> list[Any]:
+        began = time.monotonic()
+        runs = [_await(limited(tool(number), 0.05, set())) for number in range(40)]
+        ends = await asyncio.gather(*runs, return_exceptions=True)
+        assert time.monotonic() - began >= 0.05
+        return ends
+
+    ends = run(main())
+    assert done == [*range(1, 40, 2)]
+    assert [type(end) for end in ends] == [TimedOut, type(None)] * 20
+
+
+def test_a_thousand_runs_at_once_have_one_timer() -> None:
+    async def suspends() -> None:
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.gather(*(_await(limited(suspends(), FENCE, set())) for _ in range(1000)))
+
+    loop = Counting()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(main())
+    assert loop.armed <= 3
 
 
 @pytest.mark.req("FM-10")

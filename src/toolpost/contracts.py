@@ -49,21 +49,22 @@ class Check(msgspec.Struct, frozen=True):
 class Watch(msgspec.Struct, frozen=True):
     """An observer's ring that is only told, at a fraction of the price.
 
-    ``after`` gets the result, or ``None`` for a call that was cancelled; ``before`` may refuse the
-    call by a ``CallError``, of which ``after`` is told too.
+    ``after(call, result)`` hears how a call ended, ``None`` being a cancellation, and may return
+    something to wait for. ``before(call)`` may refuse the call by a ``CallError``; what it returns
+    is handed to ``after`` as a third argument, and of a call that it refused ``after`` hears not.
     """
 
-    after: Callable[[Call, Result | None], None]
-    before: Callable[[Call], None] | None = None
+    after: Callable[..., Awaitable[None] | None]
+    before: Callable[[Call], Any] | None = None
 
     async def __call__(self, call: Call, call_next: Walk) -> Result:
+        kept = () if self.before is None else (self.before(call),)
         result = None
         try:
-            if self.before is not None:
-                self.before(call)
             result = await call_next(call)
         finally:
-            self.after(call, result)
+            if (busy := self.after(call, result, *kept)) is not None:
+                await busy
         return result
 
 
@@ -144,6 +145,15 @@ class Hides(Protocol):
 
 
 @runtime_checkable
+class Vouches(Protocol):
+    """A guard may vouch that arguments of a tool which it let pass, and of which it put nothing into
+    the trail, hold no name and no text that redaction would take out of them.
+    """
+
+    def vouches(self, spec: ToolSpec) -> bool: ...
+
+
+@runtime_checkable
 class Hears(Protocol):
     """A guard may also hear of calls whose arguments end them before it: it returns the result
     as the caller gets it, or raises to refuse the call in its own words.
@@ -180,8 +190,12 @@ class Plans(Protocol):
 
 class Confines(Protocol):
     """Starts programs that can do what their confinement grants and no more; ``check`` names what
-    is missing where that cannot be had, ``exceeded`` the bounds that a program met.
+    is missing where that cannot be had, ``exceeded`` the bounds that a program met, ``about`` what
+    confines here.
     """
+
+    @property
+    def about(self) -> Mapping[str, Any]: ...
 
     def check(self, confinement: Any) -> None: ...
 
@@ -193,7 +207,7 @@ class Confines(Protocol):
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
-        pass_fds: Sequence[int] = (),
+        pass_fds: Sequence[int] | Mapping[int, int] = (),
     ) -> Child: ...
 
     def exceeded(self, child: Child) -> Sequence[str]: ...

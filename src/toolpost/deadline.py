@@ -18,11 +18,15 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from toolpost.errors import Outcome, TimedOut
 
 T = TypeVar("T")
 GRACE = 1.0
+TICK = 0.02
+COARSE = 1.0
+"""From so many seconds on a limit may be overstepped by a tick."""
 _Strays = set[asyncio.Task[Any]]
 
 
@@ -37,10 +41,61 @@ def not_begun() -> asyncio.CancelledError:
     return asyncio.CancelledError(_NOT_BEGUN)
 
 
+class _Wheel:
+    """The alarms of one loop by the tick in which they ring: one timer a tick, however many runs.
+
+    Arming is an entry in a set, and a timer of its own costs four objects that the collector has
+    to look at and a place in a heap. An alarm rings up to a tick late.
+    """
+
+    __slots__ = ("_ticks", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ticks: dict[int, set[_Alarm]] = {}
+
+    def arm(self, alarm: _Alarm) -> set[_Alarm]:
+        """What it is in from now on: taken out of there, it will not ring."""
+        tick = int(alarm.ends / TICK) + 1
+        armed = self._ticks.get(tick)
+        if armed is None:
+            armed = self._ticks[tick] = set()
+            self.loop.call_later(tick * TICK - monotonic(), self._turn, tick)
+        armed.add(alarm)
+        return armed
+
+    def _turn(self, tick: int) -> None:
+        for alarm in tuple(self._ticks.pop(tick)):
+            alarm.ring()
+
+
+_wheels: WeakKeyDictionary[asyncio.AbstractEventLoop, _Wheel] = WeakKeyDictionary()
+
+
+def _wheel(loop: asyncio.AbstractEventLoop) -> _Wheel:
+    wheel = _wheels.get(loop)
+    if wheel is None:
+        wheel = _wheels[loop] = _Wheel(loop)
+    return wheel
+
+
+_NONE: set[Any] = set()
+
+
 class _Alarm:
     """Cancels its task at the limit, and once more when the grace is over."""
 
-    __slots__ = ("_before", "_task", "_timer", "abandoned", "ends", "loop", "rung", "seconds")
+    __slots__ = (
+        "_armed",
+        "_before",
+        "_task",
+        "_timer",
+        "abandoned",
+        "ends",
+        "loop",
+        "rung",
+        "seconds",
+    )
 
     def __init__(self, seconds: float, ends: float) -> None:
         task = asyncio.current_task()
@@ -48,9 +103,14 @@ class _Alarm:
         self._task, self._before = task, task.cancelling()
         self.rung, self.abandoned = 0, False
         self.seconds, self.ends, self.loop = seconds, ends, task.get_loop()
-        self._timer = self.loop.call_later(max(0.0, ends - monotonic()), self._ring)
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed: set[_Alarm] = _NONE
+        if seconds >= COARSE:
+            self._armed = _wheel(self.loop).arm(self)
+        else:
+            self._timer = self.loop.call_later(max(0.0, ends - monotonic()), self.ring)
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         self.rung += 1
         self._timer = self.loop.call_later(GRACE, self._give_up)
         self._task.cancel()
@@ -62,7 +122,9 @@ class _Alarm:
 
     def verdict(self, exc: BaseException | None) -> BaseException | None:
         """Disarm, and say what to raise in the place of how the run ended, if anything."""
-        self._timer.cancel()
+        self._armed.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
         for _ in range(self.rung):
             self._task.uncancel()
         if self._task.cancelling() > self._before:  # somebody outside wants it, whatever came

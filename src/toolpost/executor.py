@@ -100,7 +100,7 @@ class Executor:
             bound.active -= 1
             if bound.retired:
                 bound.release()
-        if bound.rings:
+        if not result.metadata.duration_ms:  # a ring has made it
             result.metadata.duration_ms = (monotonic() - started) * 1000
         if self._tells and (result.error is not None or call.warnings):
             return last_words(call, result, self._tells)

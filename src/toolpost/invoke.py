@@ -83,10 +83,11 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
                 output = value
             else:
                 output, parts = finish(value)
-            spent = monotonic() - began
-            if spent > seconds:
+            now = monotonic()
+            if now - began > seconds:
                 raise timed_out(seconds, effects="done")
-            about = Metadata(call.call_id, spent * 1000, 1, False, call.warnings, call.trail)
+            took = (now - call.started) * 1000
+            about = Metadata(call.call_id, took, 1, False, call.warnings, call.trail)
             return Result(output, parts, None, about)
         except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
             return failed(call, _in_another_loop(exc, home) or exc, "road")

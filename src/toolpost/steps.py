@@ -131,30 +131,41 @@ def guarded(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
 
 
 def told(watches: Sequence[tuple[str, Watch]], inner: Walk) -> Walk:
-    """Observers that are only told, side by side: they can neither change nor repeat a call."""
+    """Observers that are only told, side by side: they can neither change nor repeat a call. They
+    find in the result how long it took.
+    """
     names = [name for name, _ in watches]
-    befores = [(name, watch.before) for name, watch in watches if watch.before is not None]
-    afters = [watch.after for _, watch in reversed(watches)]
+    asked = [(name, watch.before, watch.after) for name, watch in watches if watch.before]
+    afters = [(name, watch.after) for name, watch in reversed(watches) if not watch.before]
 
     async def step(call: Call) -> Result:
         call.trail.extend(names)
+        kept: list[tuple[str, Callable[..., Any], Any]] = []
         result = None
         try:
-            for name, before in befores:
+            for name, before, after in asked:
                 try:
-                    before(call)
+                    kept.append((name, after, before(call)))
                 except CallError as refusal:
                     result = result or failed(call, refusal, name)
                 except Exception as exc:  # noqa: BLE001 - an observer's failure is not the call's
                     _log.error(_FAILED, name, call.call_id, exc_info=exc)
             if result is None:
                 result = await inner(call)
+                result.metadata.duration_ms = (monotonic() - call.started) * 1000
         finally:
-            for after in afters:
+            for name, after, value in kept:
                 try:
-                    after(call, result)
+                    if (busy := after(call, result, value)) is not None:
+                        await busy
                 except Exception as exc:  # noqa: BLE001 - as above
-                    _log.error(_FAILED, after.__qualname__, call.call_id, exc_info=exc)
+                    _log.error(_FAILED, name, call.call_id, exc_info=exc)
+            for name, after in afters:
+                try:
+                    if (busy := after(call, result)) is not None:
+                        await busy
+                except Exception as exc:  # noqa: BLE001 - as above
+                    _log.error(_FAILED, name, call.call_id, exc_info=exc)
         return result
 
     return step

@@ -87,14 +87,13 @@ class Log:
         keep, now, listened = self._ring.append, self._time, _log.isEnabledFor
 
         def ended(call: Call, result: Result | None) -> None:
-            took = (monotonic() - call.started) * 1000
             if result is None:
-                code, level = "CANCELLED", INFO
-            elif result.error is None:
-                code, level = None, INFO
+                code, level, took = "CANCELLED", INFO, (monotonic() - call.started) * 1000
             else:
-                code = result.error.code
-                level = WARNING if code in _TROUBLE else INFO
+                code, level, took = None, INFO, result.metadata.duration_ms
+                if result.error is not None:
+                    code = result.error.code
+                    level = WARNING if code in _TROUBLE else INFO
             keep((now(), call.call_id, call.tool, call.caller.id, took, code, call.session_id))
             if listened(level):
                 self._write(level, call, result, code, took)

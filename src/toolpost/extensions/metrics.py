@@ -176,8 +176,10 @@ def _counting(series: _Series) -> Watch:
     def begun(call: Call) -> None:
         series.begun += 1
 
-    def ended(call: Call, result: Result | None) -> None:
-        seconds = monotonic() - call.started
+    def ended(call: Call, result: Result | None, _: None) -> None:
+        seconds = (
+            monotonic() - call.started if result is None else result.metadata.duration_ms / 1000
+        )
         if seconds <= series.usual:  # what ``ended`` comes to for a quick call
             series.seconds += seconds
             buckets[0] += 1

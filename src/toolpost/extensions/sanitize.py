@@ -18,7 +18,7 @@ import msgspec
 
 from toolpost import redact
 from toolpost.call import Call, Progress
-from toolpost.contracts import Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Ring, Road, Surroundings, Walk
 from toolpost.errors import ConfigError, Denied
 from toolpost.options import Options, options_from
 from toolpost.redact import Finding, Pattern, Rules, names_a_secret, replaced, stripped
@@ -108,6 +108,17 @@ class Sanitize:
 
         return both
 
+    def vouches(self, spec: ToolSpec) -> bool:
+        """Where it knows every name and may let nothing through in silence."""
+        schema = spec.input_schema
+        return (
+            reader(schema) is not None
+            and not any(map(names_a_secret, _names(schema)))
+            and _place(schema, schema, 0) is _ANYWHERE
+            and "allow" not in self._actions.values()
+            and redact.same_as(self._rules)
+        )
+
     def tells(self, result: Result) -> Result:
         """What is said beside an output: an error's message, of whatever call, and warnings. A
         tool has made it from what it was just working with, or a check from what was sent.
@@ -118,21 +129,19 @@ class Sanitize:
         error = result.error
         return result if error is None else _told(result, error, self._only_secrets)
 
-    def _in(self, spec: ToolSpec) -> Ring:
+    def _in(self, spec: ToolSpec) -> Check:
         place = _place(spec.input_schema, spec.input_schema, 0)
-        innocent, inner = self._first_look(spec.input_schema), self._only_secrets
+        innocent = self._first_look(spec.input_schema)
 
-        async def ring(call: Call, call_next: Walk) -> Result:
-            if not innocent(call.arguments):
-                search = _Search(self._rules, inner, self._actions)
-                arguments = search.data(call.arguments, place, ())
-                search.judge(call, "arguments")
-                if arguments is not call.arguments:
-                    call = call.with_arguments(arguments)
-            result = await call_next(call)
-            return result if result.error is None else _told(result, result.error, inner)
+        def look(call: Call) -> Call | None:
+            if innocent(call.arguments):
+                return None
+            search = _Search(self._rules, self._only_secrets, self._actions)
+            arguments = search.data(call.arguments, place, ())
+            search.judge(call, "arguments")
+            return None if arguments is call.arguments else call.with_arguments(arguments)
 
-        return ring
+        return Check(look)
 
     def _first_look(self, schema: Mapping[str, Any]) -> Callable[[Any], bool]:
         """Nearly all calls: nothing to find. All texts are looked at as one."""

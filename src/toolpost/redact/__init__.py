@@ -33,6 +33,7 @@ __all__ = [
     "names_a_secret",
     "redact",
     "redact_text",
+    "same_as",
     "remember",
     "replaced",
     "stripped",
@@ -54,6 +55,11 @@ def add(patterns: Iterable[Pattern]) -> None:
     _harmless.clear()
     known = {p.name: p for p in _rules.patterns}
     _rules = Rules((known | {p.name: p for p in patterns}).values())
+
+
+def same_as(rules: Rules) -> bool:
+    """Whether these rules find in a text what is found here."""
+    return set(_rules.patterns) <= set(rules.patterns)
 
 
 def find(text: str) -> list[Finding]:
