@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import time
 import types
+import weakref
 from collections.abc import Coroutine, Generator
 from typing import Any
 
@@ -551,3 +553,16 @@ def test_awaiting_what_belongs_to_another_loop_fails_at_once(run: Any) -> None:
     run(main())
     other.run_until_complete(foreign)
     other.close()
+
+
+def test_a_loop_is_not_kept_alive_by_the_limits_that_ran_in_it() -> None:
+    async def suspends() -> None:
+        await asyncio.sleep(0)
+
+    loop = asyncio.SelectorEventLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(_await(limited(suspends(), FENCE, set())))
+    gone = weakref.ref(loop)
+    del loop, runner
+    gc.collect()
+    assert gone() is None

@@ -48,10 +48,9 @@ class _Wheel:
     to look at and a place in a heap. An alarm rings up to a tick late.
     """
 
-    __slots__ = ("_ticks", "loop")
+    __slots__ = ("_ticks",)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
         self._ticks: dict[int, set[_Alarm]] = {}
 
     def arm(self, alarm: _Alarm) -> set[_Alarm]:
@@ -60,7 +59,7 @@ class _Wheel:
         armed = self._ticks.get(tick)
         if armed is None:
             armed = self._ticks[tick] = set()
-            self.loop.call_later(tick * TICK - monotonic(), self._turn, tick)
+            alarm.loop.call_later(tick * TICK - monotonic(), self._turn, tick)
         armed.add(alarm)
         return armed
 
@@ -75,7 +74,7 @@ _wheels: WeakKeyDictionary[asyncio.AbstractEventLoop, _Wheel] = WeakKeyDictionar
 def _wheel(loop: asyncio.AbstractEventLoop) -> _Wheel:
     wheel = _wheels.get(loop)
     if wheel is None:
-        wheel = _wheels[loop] = _Wheel(loop)
+        wheel = _wheels[loop] = _Wheel()
     return wheel
 
 
