@@ -37,7 +37,7 @@ from toolpost import (
     tool,
 )
 from toolpost.call import OWNER
-from toolpost.contracts import Health, Walk
+from toolpost.contracts import Health, Walk, Watch
 from toolpost.given import NEVER
 from toolpost.testing import echo, sample_executor
 
@@ -575,18 +575,76 @@ async def test_arguments_that_cannot_be_read_are_refused(caplog: pytest.LogCaptu
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_caller_that_is_no_caller_is_said_where_it_matters(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"caller": "root"}, "caller is a str"),
+        ({"caller": None}, "caller is a NoneType"),
+        ({"caller": Caller("x", owner="no")}, "owner of a Caller is true or false"),  # type: ignore[arg-type]
+        ({"caller": Caller(5)}, "id of a Caller"),  # type: ignore[arg-type]
+        ({"caller": Caller("x", roles=["admin"])}, "roles of a Caller"),  # type: ignore[arg-type]
+        ({"caller": Caller("x", user="\ud800")}, "user and agent"),
+        ({"session_id": 5}, "session_id must be a text"),
+        ({"session_id": ""}, "session_id must be a text"),
+        ({"key": ""}, "key must be a text that is not empty"),
+        ({"key": "\ud800"}, "key must be a text"),
+    ],
+    ids=repr,
+)
+async def test_who_asks_is_checked_at_the_door_in_sight_of_the_observers(
+    how: dict[str, Any], said: str
 ) -> None:
-    async def wants_roles(call: Call) -> int:
-        return len(call.caller.roles)
+    ran, seen = [], []
 
-    executor, _ = given(wants_roles)
-    async with executor:
-        result = await executor.execute("it", caller="root")  # type: ignore[arg-type]
-    assert result.error.code == "VALIDATION_ERROR"
-    assert result.error.message == "caller is a str, and must be a toolpost.Caller"
-    assert "AttributeError" in caplog.text
+    @tool(name="it", description="It.")
+    async def it() -> None:
+        ran.append(1)
+
+    def hear(call: Call, result: Result | None) -> None:
+        seen.append((call.tool, call.caller.id, call.session_id, call.key, result))
+
+    async with Executor(Registry([it]), observers=[Watch(hear)]) as executor:
+        result = await executor.execute("it", **how)
+        assert (await executor.execute("it", caller=Caller("x"), session_id="s", key="k")).success
+    assert result.error is not None and result.error.code == "VALIDATION_ERROR"
+    assert said in result.error.message
+    assert seen[0] == ("it", "(misgiven)", None, None, result)
+    assert ran == [1]
+
+
+async def test_a_tool_that_needs_a_yes_does_not_run_where_nobody_asks_for_it() -> None:
+    ran = []
+
+    @tool(requires_approval=True, tier=0, effects="read")
+    async def pay() -> None:
+        """Pay."""
+        ran.append(1)
+
+    async with Executor(Registry([pay])) as executor:
+        result = await executor.execute("pay")
+        plan = (await executor.execute("pay", dry_run=True)).metadata.plan
+    assert result.error is not None and result.error.code == "APPROVAL_REQUIRED"
+    assert plan is not None and plan["ask"] == "pay asks for it."
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"txt": "x"}, "/txt: unknown parameter; did you mean 'text'?"), ({}, "/text: is missing")],
+)
+async def test_a_schema_wider_than_its_function_is_the_callers_to_mend(
+    arguments: dict[str, Any], said: str
+) -> None:
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    made = tool(description="Shout.")(shout)
+    wider = msgspec.structs.replace(made.spec, input_schema={"type": "object"})
+    wide = msgspec.structs.replace(made, spec=wider)
+    async with Executor(Registry([wide])) as executor:
+        result = await executor.execute("shout", arguments)
+    assert result.error is not None and result.error.code == "VALIDATION_ERROR"
+    assert result.error.message == said
 
 
 def test_an_executor_in_a_second_loop_says_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None:

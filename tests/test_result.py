@@ -144,9 +144,9 @@ def test_an_error_is_no_longer_than_a_model_can_read(caplog: pytest.LogCaptureFi
     [
         (MemoryError(), "RESOURCE_LIMIT", "other_tool", "unknown"),
         (ConnectionRefusedError(), "UNAVAILABLE", "wait", "none"),
-        (ConnectionResetError(), "UNAVAILABLE", "wait", "unknown"),
-        (BrokenPipeError(), "UNAVAILABLE", "wait", "unknown"),
-        (TimeoutError(), "UNAVAILABLE", "wait", "unknown"),
+        (ConnectionResetError(), "UNAVAILABLE", "stop", "unknown"),
+        (BrokenPipeError(), "UNAVAILABLE", "stop", "unknown"),
+        (TimeoutError(), "UNAVAILABLE", "stop", "unknown"),
         (MissingPart("install it"), "UNAVAILABLE", "other_tool", "none"),
         (KeyError("x"), "INTERNAL_ERROR", "other_tool", "unknown"),
         (
@@ -156,7 +156,7 @@ def test_an_error_is_no_longer_than_a_model_can_read(caplog: pytest.LogCaptureFi
             "unknown",
         ),
         (CallError("odd"), "INTERNAL_ERROR", "other_tool", "none"),
-        (TimedOut("late"), "TIMEOUT", "other_tool", "unknown"),
+        (TimedOut("late"), "TIMEOUT", "stop", "unknown"),
         (InvalidArguments("a: missing"), "VALIDATION_ERROR", "fix_args", "none"),
     ],
     ids=lambda v: type(v).__name__ if isinstance(v, Exception) else None,
@@ -209,3 +209,14 @@ def test_details_that_are_no_json_are_left_out(
 def test_details_may_hold_what_has_a_json_form() -> None:
     error = failed(ToolFailed("no", details={"seen": (1, 2), "metadata": Metadata("c")}))
     assert error.details == {"seen": [1, 2], "metadata": {"call_id": "c"}}
+
+
+def test_what_may_have_been_done_is_not_to_be_repeated_by_another_way() -> None:
+    late = TimedOut("Operation timed out after 5s. Ask for less at a time, or use another tool.")
+    once, again = (
+        failure(late, tool="pay", call_id="c", effects=effects)
+        for effects in ("once", "idempotent")
+    )
+    assert once.remedy == "stop" and "another tool" not in once.message
+    assert once.message.startswith("Operation timed out after 5s. It may have been done")
+    assert again.remedy == "other_tool" and "another tool" in again.message

@@ -18,16 +18,18 @@ _log = logging.getLogger("toolpost")
 
 class Bound:
     """``rings`` are the names of the extensions around it, outermost first; ``problem`` is why it
-    cannot be called, for who looks after it: callers are not told.
+    cannot be called, for who looks after it: callers are not told; ``ask`` is why each of its
+    calls needs a person's yes, whether or not a ring asks for it.
     """
 
     __slots__ = (
-        "_ending", "_leaving", "_loop", "active", "handle", "problem", "retired", "rings", "spec",
-        "walk",
+        "_ending", "_leaving", "_loop", "active", "ask", "handle", "problem", "retired", "rings",
+        "spec", "walk",
     )  # fmt: skip
 
     def __init__(self, spec: ToolSpec, leaving: set[Bound] | None = None) -> None:
         self.spec = spec
+        self.ask = f"{spec.name} asks for it." if spec.requires_approval else None
         self.handle: Handle | None = None
         self.walk: Walk
         self.rings: tuple[str, ...] = ()

@@ -22,8 +22,8 @@ from toolpost.bound import Bound, closed
 from toolpost.call import NOTHING, OWNER, Call, Caller, Progress, new_call_id
 from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services, Tells
 from toolpost.environ import remembered, secret
-from toolpost.errors import ToolNotFound, Unavailable
-from toolpost.given import as_arguments, as_deadline, as_name
+from toolpost.errors import CallError, InvalidArguments, ToolNotFound, Unavailable
+from toolpost.given import Misgiven, as_arguments, as_asked, as_deadline, as_name
 from toolpost.invoke import invoking
 from toolpost.plugins import Backends
 from toolpost.registry import Registry, as_registry
@@ -84,6 +84,9 @@ class Executor:
             bound = self._bound[name]
         except (KeyError, TypeError):
             bound = self.bound(name := as_name(name))
+        if caller is not OWNER or session_id is not None or key is not None:
+            caller, session_id, key = as_asked(caller, session_id, key)
+            bound = self._unknown if type(caller) is Misgiven else bound
         call = Call(
             name, bound.spec,
             arguments.copy() if type(arguments) is dict else as_arguments(arguments),
@@ -91,7 +94,7 @@ class Executor:
             None if timeout is None else as_deadline(started, timeout),
             working_dir, dry_run,
             phase and (phase if bound.spec.context_aware else None),
-            metadata or NOTHING, key, grant, on_progress, started,
+            metadata or NOTHING, key, grant, on_progress, started, None, None, bound.ask,
         )  # fmt: skip
         bound.active += 1
         try:
@@ -118,17 +121,11 @@ class Executor:
         return await self.execute(
             tool or call.tool,
             call.arguments if arguments is None else arguments,
-            caller=call.caller,
-            session_id=call.session_id,
+            caller=call.caller, session_id=call.session_id,
             timeout=None if call.deadline is None else call.deadline - monotonic(),
-            working_dir=call.working_dir,
-            dry_run=call.dry_run,
-            phase=call.phase,
-            metadata=call.metadata,
-            key=call.key,
-            grant=grant,
-            on_progress=call.on_progress,
-        )
+            working_dir=call.working_dir, dry_run=call.dry_run, phase=call.phase,
+            metadata=call.metadata, key=call.key, grant=grant, on_progress=call.on_progress,
+        )  # fmt: skip
 
     def list(self, caller: Caller = OWNER) -> tuple[ToolSpec, ...]:
         """The tools that this caller may know of."""
@@ -187,7 +184,9 @@ class Executor:
             self._retire(frozenset((name,)))
         return bound
 
-    def _not_found(self, call: Call) -> ToolNotFound:
+    def _not_found(self, call: Call) -> CallError:
+        if isinstance(call.caller, Misgiven):
+            return InvalidArguments(call.caller.fault)
         known = [spec.name for spec in self.list(call.caller)]
         hint = nearest(call.tool, known) or "; list the tools to see what there is"
         return ToolNotFound(f"There is no tool {short(call.tool)!r}{hint}")

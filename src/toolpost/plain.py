@@ -68,7 +68,7 @@ def measure(value: Any, *, levels: int = MAX_LEVELS, nodes: int = MAX_NODES) -> 
             for item in container:
                 kind = type(item)
                 if kind is str:
-                    if not (item.isascii() or _is_text(item)):
+                    if not (item.isascii() or is_text(item)):
                         raise _located(value)
                 elif kind is dict or kind is list:
                     below.append(item)
@@ -117,7 +117,7 @@ def _are_keys(container: dict[Any, Any]) -> bool:
     return keys.isascii() or all(map(_is_text, container))
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -144,7 +144,7 @@ def _located(value: Any) -> NotPlain:
             for key, inner in item.items():
                 if not isinstance(key, str):
                     return NotPlain(path, f"a key is {json_name(key)}; keys must be strings")
-                if not _is_text(key):
+                if not is_text(key):
                     return NotPlain(path, "a key is not valid Unicode text")
                 todo.append(((*path, key), inner))
         elif type(item) is list:
@@ -161,6 +161,6 @@ def _problem(item: Any) -> str | None:
     if kind is int and not -_WIDE < item < _WIDE and _is_too_long(item):
         most = sys.get_int_max_str_digits()
         return f"an integer must have at most {most:,} digits; send more as a string"
-    if kind is str and not _is_text(item):
+    if kind is str and not is_text(item):
         return "not valid Unicode text"
     return None

@@ -156,13 +156,20 @@ _FOREIGN: tuple[tuple[type[BaseException], type[CallError], str, Outcome], ...] 
 )
 
 
+_MAYBE: Final = "It may have been done all the same: find out before anything is tried again."
+
+
 def failure(exc: Exception, *, tool: str, call_id: str, effects: Effects) -> Failure:
     """The one conversion of an exception into data."""
     error = exc if isinstance(exc, CallError) else _translated(exc, tool=tool, call_id=call_id)
+    message, remedy = error.message, error.remedy
+    if effects == "once" and error.effects == "unknown" and error.retryable:
+        # whoever repeats it, or uses another tool, may do it twice
+        message, remedy = f"{message.partition('. ')[0].rstrip('.')}. {_MAYBE}", "stop"
     return Failure(
         code=error.code,
-        message=shortened(error.message, _MOST_MESSAGE),
-        remedy=error.remedy,
+        message=shortened(message, _MOST_MESSAGE),
+        remedy=remedy,
         retryable=error.retryable,
         effects="none" if effects == "read" else error.effects,
         retry_after=error.retry_after,

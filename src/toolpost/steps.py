@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from toolpost.call import Call, Caller
+from toolpost.call import Call
 from toolpost.contracts import Ring, Tells, Walk, Watch
-from toolpost.errors import CallError, InvalidArguments
+from toolpost.errors import CallError
 from toolpost.result import Metadata, Result, failure
 
 _log = logging.getLogger("toolpost")
@@ -216,11 +216,6 @@ def last_words(call: Call, result: Result, tells: Iterable[Tells]) -> Result:
 
 
 def failed(call: Call, exc: Exception, speaker: str) -> Result:
-    caller: object = call.caller
-    if not isinstance(exc, CallError) and not isinstance(caller, Caller):
-        _log.error("a call whose caller is no Caller (call %s)", call.call_id, exc_info=exc)
-        problem = f"caller is a {type(caller).__name__}, and must be a toolpost.Caller"
-        exc = InvalidArguments(problem, effects="unknown")
     error = failure(exc, tool=call.tool, call_id=call.call_id, effects=call.spec.effects)
     call.note(speaker, error.code)
     return Result(error=error, metadata=metadata(call))

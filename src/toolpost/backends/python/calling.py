@@ -13,10 +13,11 @@ import msgspec
 
 from toolpost.call import Call
 from toolpost.contracts import Services
-from toolpost.errors import InvalidOutput, MissingPart
+from toolpost.errors import InvalidArguments, InvalidOutput, MissingPart
 from toolpost.result import PARTS, Output, Part
 from toolpost.schema import gives_whole_numbers
 from toolpost.signature import Convert, Inject, Secret, Signature, describe
+from toolpost.spec import nearest, short
 
 _log = logging.getLogger("toolpost.tools")
 _SCALARS = frozenset((int, str, float, bool, type(None)))
@@ -75,17 +76,31 @@ def described(
 
         def call_it(call: Call) -> Any:
             given = call.arguments if convert is None else convert(call.arguments)
-            return function(**given, **{name: give(call) for name, give in injected.items()})
+            more = {name: give(call) for name, give in injected.items()}
+            try:
+                return function(**given, **more)
+            except TypeError:
+                _refuse_misfit(given, signature)
+                raise
 
     elif convert is not None:
 
         def call_it(call: Call) -> Any:
-            return function(**convert(call.arguments))
+            given = convert(call.arguments)
+            try:
+                return function(**given)
+            except TypeError:
+                _refuse_misfit(given, signature)
+                raise
 
     else:
 
         def call_it(call: Call) -> Any:
-            return function(**call.arguments)
+            try:
+                return function(**call.arguments)
+            except TypeError:
+                _refuse_misfit(call.arguments, signature)
+                raise
 
     return Function(
         function,
@@ -98,6 +113,17 @@ def described(
         tuple(kind.name for kind in signature.injected.values() if isinstance(kind, Secret)),
         tuple(name for name, kind in signature.injected.items() if _is_provided(kind)),
     )
+
+
+def _refuse_misfit(given: Mapping[str, Any], signature: Signature) -> None:
+    """Arguments that a schema let pass which is wider than the function behind it."""
+    schema = signature.input_schema
+    known, needed = schema.get("properties", {}), set(schema.get("required", ()))
+    for name in sorted(given.keys() - known.keys()):
+        problem = f"/{short(name)}: unknown parameter{nearest(name, known)}"
+        raise InvalidArguments(problem, effects="none")
+    for name in sorted(needed - given.keys()):
+        raise InvalidArguments(f"/{name}: is missing", effects="none")
 
 
 def defaults(function: Callable[..., Any]) -> dict[str, Any]:
