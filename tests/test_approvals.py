@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.redact_corpus import made
 from toolpost import Call, Caller, ToolSpec
 from toolpost.approvals import Approvals, Decision, Lasting, Request
-from toolpost.approvals.terminal import described
+from toolpost.approvals.terminal import described, widened
 from toolpost.approvals.webhook import Answer, outgoing, receive, sign, verify
 from toolpost.call import new_call_id
 from toolpost.errors import Conflict, Denied, InvalidArguments, ToolNotFound, Unauthorized
@@ -160,6 +160,87 @@ async def test_a_beginning_of_two_handles_is_neither() -> None:
     await store.put("approvals", twin, value)
     with pytest.raises(ToolNotFound, match="several"):
         await desk.like(request.handle[:10])
+
+
+async def test_a_lasting_yes_is_ended_by_the_beginning_of_its_handle(clock: Clock) -> None:
+    store = MemoryStore(clock=clock)
+    desk = Approvals(store, clock=clock)
+    request = await asked(desk)
+    yes = Decision(approve=True, lasting=Lasting(where={"to": {"const": "bob"}}))
+    await desk.decide(request.handle, yes, by=Caller("o", owner=True), channel="console")
+    (standing,) = await desk.standing()
+    for beginning in ("st-", standing.handle[:5], "", "zz"):
+        with pytest.raises(ToolNotFound):
+            await desk.revoke(beginning)
+    twin = msgspec.structs.replace(standing, handle=f"{standing.handle[:-3]}000")
+    await store.put("approvals.standing", "p/pay/twin", msgspec.to_builtins(twin))
+    with pytest.raises(ToolNotFound, match="several"):
+        await desk.revoke(standing.handle[:6])
+    assert await desk.revoke(standing.handle[:14]) == standing
+    assert await desk.revoke(standing.handle[:6]) == twin
+
+
+# what cannot be read
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [Caller("x", owner="no"), Caller("x", roles=[1])],  # type: ignore[arg-type]
+)
+async def test_what_could_not_be_read_again_is_not_kept(
+    desk: Approvals, caller: Caller, clock: Clock
+) -> None:
+    with pytest.raises(InvalidArguments, match="cannot be kept"):
+        await desk.ask(call_of({"to": "bob"}, caller), spec="s", reason="So.")
+    assert await desk.all() == []
+    assert desk.unreadable == {}
+
+
+async def test_what_cannot_be_read_is_named_and_in_nobodys_way(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore(clock=clock)
+    desk = Approvals(store, clock=clock)
+    bad, good = await asked(desk), await asked(desk, {"to": "carl"})
+    broken = msgspec.to_builtins(bad) | {"expires": "never"}
+    await store.put("approvals", bad.handle, broken)
+    await store.put("approvals.standing", "p/pay/st-00", {"handle": 5})
+    for _ in range(2):
+        assert [request.handle for request in await desk.waiting()] == [good.handle]
+        assert await desk.standing() == []
+    assert desk.unreadable.keys() == {bad.handle, "st-00"}
+    assert caplog.text.count(f"{bad.handle} cannot be read") == 1
+    with pytest.raises(Conflict, match="cannot be read"):
+        await desk.find(bad.handle)
+    with pytest.raises(Conflict, match="cannot be read"):
+        await desk.like(bad.handle[:9])
+    again = await asked(desk)
+    assert again.handle != bad.handle, "the same call is asked for anew"
+
+
+# what a person is told before they say yes
+
+
+async def test_a_person_is_told_how_far_a_yes_goes(desk: Approvals) -> None:
+    request = await asked(desk, {"to": "bob", "amount": 10})
+    assert widened(request, Decision(approve=True)) == ""
+    where = {"to": {"const": "bob"}, "amount": {"maximum": 50}}
+    lasting = Lasting(session=True, where=where, seconds=1800, uses=3)
+    told = widened(
+        request, Decision(approve=True, arguments={"to": "\x1beve", "amount": 5}, lasting=lasting)
+    )
+    same = "by the same caller in the same session"
+    assert told.splitlines() == [
+        '  instead    {"amount":5,"to":"\\u001beve"}',
+        f"  and then   at most 3 calls of pay {same}, unasked, for 30 minutes",
+        '    where    to is "bob"',
+        '    where    amount fits {"maximum":50}',
+    ]
+    (line, rest) = widened(
+        request, Decision(approve=True, lasting=Lasting(session=True))
+    ).splitlines()
+    assert "any number of calls of pay" in line and "for 60 minutes" in line
+    assert rest.strip() == "with any arguments"
 
 
 async def test_more_requests_than_a_page_are_listed_the_oldest_first(

@@ -37,6 +37,18 @@ def fault(text: str = "") -> str:
 # --- file --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('mode = "Strict"', "mode: use one of strict, standard, permissive, not 'Strict'"),
+        ('mode = "strct"', "not 'strct'; did you mean 'strict'?"),
+        ("mode = 3", "mode: use one of strict, standard, permissive"),
+    ],
+)
+def test_where_only_certain_words_will_do_they_are_listed(text: str, expected: str) -> None:
+    assert expected in fault(text)
+
+
 def test_without_a_file_there_are_defaults(empty_folder: Path) -> None:
     assert find() == Config(Settings(), empty_folder)
     assert Settings() == Settings(

@@ -31,6 +31,7 @@ def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
 def test_every_code_belongs_to_one_error() -> None:
     codes = [c.code for c in CLASSES if c is not CallError]
     assert sorted(codes) == sorted(set(codes)) == sorted(errors.Code.__args__)
+    assert {code: c.code for code, c in errors.BY_CODE.items()} == {code: code for code in codes}
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda c: c.__name__)

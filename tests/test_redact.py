@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.redact_corpus import ORDINARY, PERSONAL, SECRETS, made, texts
 from toolpost import environ, known, redact
+from toolpost.characters import UNSEEN
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.redact import Finding, Pattern, Rules, personal, secret, stripped, visible
 
@@ -56,7 +57,9 @@ def test_no_text_of_a_megabyte_takes_long_whatever_it_repeats(rules: Rules) -> N
     pieces = [
         "a", "1", "1234-", "1234 ", "a@", "@a.a", "1.", "eyJ-", "eyJa.eyJb.", "password='", "://a:",
         "-----BEGIN PRIVATE KEY-----a-", "sk-a1", "bearer A1", "2001:", "+1 ", "DE89 ", "é@a",
-        "host=a ", "--token a1b2c3d4 ", ";password=", "+1(((", "AKIA", "\\", '"',
+        "host=a ", "--token a1b2c3d4 ", ";password=", "+1(((", "AKIA", "\\", '"', "%5F", "a\u200b",
+        "a\x1b[", "\x1b]", "\r", "sk-\n", "sk-a\r\n", "eyJa.", "cookie:", "cookie: a=b; ", "curl ",
+        " -u a:", " -u'a", ' -p"', " -pa", "mysql ", "?sig=", "&signature=a1",
     ]  # fmt: skip
     began = time.monotonic()
     for piece in pieces:
@@ -234,9 +237,118 @@ def test_a_secret_the_process_was_given_is_known_by_its_value(
     assert redact.redact_text("it is plain-words-9!") == "it is [redacted:known_secret]!"
     assert redact.redact({"q": "plain-words-9"}) == {"q": "[redacted:known_secret]"}
     assert environ.secret("ACME_NONE") is None
-    redact.remember("postgres")
-    redact.remember("12345678")
-    assert redact.redact_text("postgres 12345678") == "postgres 12345678"
+
+
+KNOWN = "[redacted:known_secret]"
+
+
+@pytest.mark.req("NA-3")
+@pytest.mark.parametrize(
+    ("value", "text", "shown"),
+    [
+        ("zQkRtyWvBnMlKjHgFdSaPoIuYtReWqXc", "x{}x", f"x{KNOWN}x"),
+        ("correcthorse", "with correcthorses", f"with {KNOWN}s"),
+        ("123456789012", "no 1234567890123", f"no {KNOWN}3"),
+        ("plain-words-9", "{}{}", f"{KNOWN}{KNOWN}"),
+        ("t0psecret", "at0psecrets", f"a{KNOWN}s"),
+        ("sunshine", "sunshine, sunshines, a/sunshine", f"{KNOWN}, sunshines, a/{KNOWN}"),
+        ("12345678", "12345678 912345678 12345678x", f"{KNOWN} 912345678 12345678x"),
+        ("hunter2", "hunter2: hunter22 xhunter2 a:hunter2@b", f"{KNOWN}: hunter22 xhunter2 a:{KNOWN}@b"),
+        ("a1!b2?", "xa1!b2?x (a1!b2?)", f"xa1!b2?x ({KNOWN})"),
+        (" hunter2\n", "it is hunter2", f"it is {KNOWN}"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_found_inside_of_words_or_as_one_by_what_it_looks_like(
+    value: str, text: str, shown: str
+) -> None:
+    assert redact.remember(value)
+    assert redact.redact_text(text.replace("{}", value)) == shown.replace("{}", value)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "  ", "x", "2024", "5432", "secret", "db-prod", "p@55", "postgres", "Password",
+              "localhost", "sha256", "elasticsearch", "************", "aaaaaaaaaaaaaaaa"],
+)  # fmt: skip
+def test_what_is_said_every_day_is_not_blotted_out(value: str) -> None:
+    assert not redact.remember(value)
+    assert redact.redact_text(f"the {value} of it") == f"the {value} of it"
+
+
+@pytest.mark.req("NA-3")
+def test_a_secret_that_is_too_simple_is_named_in_the_log_once_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(environ, "unprotected", set())
+    monkeypatch.setenv("DB_PW", "postgres")
+    monkeypatch.setenv("GOOD_PW", "correcthorse")
+    monkeypatch.setenv("NO_PW", "")
+    look_up = environ.remembered({"OTHER_PW": "letmein"}.get)
+    for _ in range(3):
+        assert environ.secret("DB_PW") == "postgres"
+        assert (environ.secret("GOOD_PW"), environ.secret("NO_PW")) == ("correcthorse", "")
+        assert (look_up("OTHER_PW"), look_up("NONE")) == ("letmein", None)
+    said = [record.getMessage() for record in caplog.records]
+    assert [message.split(" is ")[0] for message in said] == [
+        "the secret DB_PW",
+        "the secret OTHER_PW",
+    ]
+    assert "postgres" not in caplog.text and "letmein" not in caplog.text
+    assert environ.unprotected == {"DB_PW", "OTHER_PW"}
+
+
+HIDING = [
+    "\u200b", "\u00ad", "\u2060", "\u200d", "\u200c", "\ufe0f", "\U000e0101", "\U000e0041", "\ufeff",
+    "\u202e", "\u2028", "\u034f", "\u3164", "\x00", "\x08", "\r", "\x1b[0m", "\x1b]0;x\x07", "\x9b1m",
+    "\u200b\x1b[1m\x00", "\ud800",
+]  # fmt: skip
+
+
+@engines
+@pytest.mark.req("FM-5")
+@pytest.mark.parametrize("hiding", HIDING, ids=ascii)
+def test_what_cannot_be_seen_hides_nothing(rules: Rules, hiding: str) -> None:
+    redact.remember("correct4horse5")
+    for kind, value in (
+        ("github_token", TOKEN), ("email", "bob@example.com"), ("known_secret", "correct4horse5"),
+    ):  # fmt: skip
+        broken = f"{value[:9]}{hiding}{value[9:]}"
+        assert rules.redact_text(f"é {broken} 日 {value}.") == (
+            f"é [redacted:{kind}] 日 [redacted:{kind}]."
+        )
+        assert not rules.clean_data({"a": [broken]})
+        assert redact.redact({"a": [broken]}) == {"a": [f"[redacted:{kind}]"]}
+
+
+@engines
+def test_a_percent_sign_hides_nothing(rules: Rules) -> None:
+    coded = TOKEN.replace("_", "%5F").replace("p", "%70")
+    assert rules.redact_text(f"a%20{coded}%20b 100%") == "a%20[redacted:github_token]%20b 100%"
+
+
+@engines
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_token_that_goes_on_in_the_next_line_is_found_with_all_of_it(
+    rules: Rules, ending: str
+) -> None:
+    broken = f"{TOKEN[:13]}{ending}{TOKEN[13:25]}{ending}{TOKEN[25:]}"
+    assert rules.redact_text(f"use {broken}{ending}next") == f"use [redacted:secret]{ending}next"
+    assert (
+        rules.redact_text(f"use {TOKEN}{ending}next") == f"use [redacted:github_token]{ending}next"
+    )
+    jwt = next(value for kind, value, _ in SECRETS if kind == "jwt")
+    assert rules.redact_text(f"{jwt[:30]}{ending}{jwt[30:]}") == "[redacted:secret]"
+
+
+def test_everything_that_cannot_be_seen_is_known_by_the_search() -> None:
+    unseen = re.compile(f"[{UNSEEN}]")
+    for code in range(sys.maxunicode + 1):
+        if (
+            unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp")
+            and chr(code) not in "\n\t\r"
+        ):
+            assert unseen.match(chr(code)), hex(code)
+    for char in "aé日-_ \n\t\u0301\u00a0👩":
+        assert not unseen.match(char)
 
 
 def test_secrets_alone_can_be_looked_for() -> None:
@@ -322,5 +434,10 @@ def test_nothing_hidden_is_left_for_a_model(text: str) -> None:
 
 
 def test_ordinary_text_of_any_script_is_left_for_models() -> None:
-    text = "naïve – 日本語\u3000العربية 👩\u200d💻\n\tnext"
+    text = "naïve – 日本語\u3000العربية 👩\u200d💻 ❤\ufe0f 1\ufe0f\u20e3\n\tnext"
     assert stripped(text) == visible(text) == text
+
+
+@pytest.mark.req("NA-10")
+def test_selectors_that_make_no_picture_are_gone_for_models() -> None:
+    assert stripped("a\ufe0fb\ufe01\ufe02 ❤\ufe0f\ufe0e\ufe0e! \ufe0fx") == "ab ❤\ufe0f! x"

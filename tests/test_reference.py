@@ -14,7 +14,7 @@ import toolpost
 from toolpost.backends.python.backend import Binding, PythonOptions
 from toolpost.backends.shell.backend import ShellOptions
 from toolpost.backends.shell.binding import ExitCode, ShellBinding
-from toolpost.config import Settings
+from toolpost.config import SandboxSettings, Settings
 from toolpost.plugins import BUILT_IN
 from toolpost.sources import entrypoints, files, modules
 from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
@@ -67,6 +67,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("spec.md", "## exit_codes of a shell tool", ExitCode),
         ("config.md", "### shell", ShellOptions),
         ("config.md", "# Config", Settings),
+        ("config.md", "## Sandbox", SandboxSettings),
         ("config.md", "### files", files._Options),
         ("config.md", "### modules", modules._Options),
         ("config.md", "### entrypoints", entrypoints._Options),

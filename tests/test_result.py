@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from toolpost import (
     TimedOut,
     ToolFailed,
 )
+from toolpost.errors import BY_CODE
 from toolpost.result import failure
 
 parts = st.one_of(
@@ -220,3 +222,25 @@ def test_what_may_have_been_done_is_not_to_be_repeated_by_another_way() -> None:
     assert once.remedy == "stop" and "another tool" not in once.message
     assert once.message.startswith("Operation timed out after 5s. It may have been done")
     assert again.remedy == "other_tool" and "another tool" in again.message
+
+
+def test_a_result_that_is_no_error_comes_back_when_errors_are_to_be_raised() -> None:
+    result = Result(42)
+    assert result.raise_for_error() is result
+
+
+@settings(deadline=None)
+@given(failures, st.sampled_from(sorted(BY_CODE)))
+def test_an_error_is_raised_as_what_it_was(said: Failure, code: Any) -> None:
+    said = msgspec.structs.replace(said, code=code)
+    with pytest.raises(BY_CODE[code]) as caught:
+        Result(error=said).raise_for_error()
+    raised = {name: getattr(caught.value, name) for name in Failure.__struct_fields__}
+    assert Failure(**raised) == said
+
+
+def test_what_another_call_did_not_do_is_no_word_about_the_tool_that_made_it() -> None:
+    said = Failure("TIMEOUT", "It waited.", "wait", True, "none")
+    with pytest.raises(TimedOut) as caught:
+        Result(error=said).raise_for_error()
+    assert caught.value.of_a_run().effects == "unknown"

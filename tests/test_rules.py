@@ -275,7 +275,10 @@ def test_rules_are_written_in_toml_yaml_or_json(tmp_path: Path) -> None:
         ('[[rules]]\nid = "a"', "missing required field `decision`"),
         ('[[rules]]\ndecision = "deny"', "missing required field `id`"),
         ('[[rules]]\nid = ""\ndecision = "deny"', "p:2:6: an id is 1 to 100"),
-        ('[[rules]]\nid = "a"\ndecision = "no"', "p:3:12: decision: invalid enum value 'no'"),
+        (
+            '[[rules]]\nid = "a"\ndecision = "no"',
+            "p:3:12: decision: use one of allow, ask, deny, not 'no'",
+        ),
         ('[[rules]]\nid = "a"\ndecision = "deny"\ntols = "x"', "p:4:1: unknown 'tols'; did you"),
         ('[[rules]]\nid = "a"\ndecision = "deny"\ntool = []', "p:4:8: tool names nothing"),
         ('[[rules]]\nid = "a"\ndecision = "deny"\ntool = "a b"', "p:4:8: tool: 'a b' is no patt"),

@@ -494,3 +494,46 @@ async def test_closing_twice_is_harmless() -> None:
     async with runtime:
         pass
     await runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "opened"),
+    [({"tier": 2}, False), ({"tier": 3}, True), ({"isolation": "sandbox"}, True)],
+    ids=["tier 2", "tier 3", "by name"],
+)
+async def test_a_sandbox_is_opened_at_the_start_if_a_tool_is_to_run_in_it(
+    fields: dict[str, object], opened: bool
+) -> None:
+    declare("a.yaml", "add", **fields)
+    configure(FILES.format("a.yaml"))
+
+    @tool(tier=4)
+    async def here() -> int:
+        """Be in the loop."""
+        return 1
+
+    async with Runtime.open() as tools:
+        assert (tools._sandbox.opened is not None) == opened
+        tools.registry.add(here)
+        await tools.open_sandbox("here", "nobody")
+        assert (tools._sandbox.opened is not None) == opened
+
+
+@pytest.mark.req("NA-10")
+async def test_less_isolation_is_accepted_in_permissive_mode_only_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configure('mode = "permissive"\n[sandbox]\nlower = true\n')
+    async with Runtime.open() as tools:
+        health = await tools.health()
+    assert "one level lower" in caplog.text
+    assert (health["sandbox"].healthy, "one level lower" in str(health["sandbox"].error)) == (
+        True,
+        True,
+    )
+    configure("[sandbox]\nlower = true\n")
+    with pytest.raises(ConfigError, match=r"toolpost\.toml:\d+:\d+: .*permissive"):
+        Runtime.open()
+    configure("[sandbox]\nlowr = true\n")
+    with pytest.raises(ConfigError, match="lowr"):
+        Runtime.open()

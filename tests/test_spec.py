@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.specs import specs
 from toolpost import Cache, InvalidSpec, Limits, Permissions, Registry, Retry, ToolSpec
-from toolpost.spec import nearest, short, spec_from
+from toolpost.spec import explained, nearest, short, spec_from
 
 ADD = ToolSpec(
     name="calculate_sum",
@@ -307,3 +308,36 @@ def test_a_foreign_text_in_a_message_is_short_and_harmless() -> None:
     assert short("a\x1b[31m\nb") == "a�[31m�b"
     assert short("x" * 100) == "x" * 59 + "…"
     assert short(5) == "5"
+
+
+class _Inner(msgspec.Struct):
+    word: Literal["deny", "allow"] = "deny"
+
+
+class _Outer(msgspec.Struct):
+    named: Mapping[str, _Inner] = {}
+    listed: tuple[_Inner, ...] = ()
+    words: list[Literal["one", "two"]] = []
+    perhaps: Literal["yes"] | None = None
+    number: int = 0
+
+
+@pytest.mark.parametrize(
+    ("data", "what", "at"),
+    [
+        (
+            {"named": {"a": {"word": "denny"}}},
+            "use one of deny, allow, not 'denny'; did you mean 'deny'?",
+            ("named", "word"),
+        ),
+        ({"listed": [{}, {"word": 3}]}, "use one of deny, allow", ("listed", 1, "word")),
+        ({"words": ["one", "` - at `$.x"]}, "use one of one, two, not '` - at `$.x'", ("words", 1)),
+        ({"perhaps": "no"}, "use one of yes, not 'no'", ("perhaps",)),
+        ({"number": "no"}, "expected `int`, got `str`", ("number",)),
+        ([], "expected `object`, got `array`", ()),
+    ],
+)
+def test_what_may_stand_in_a_place_is_told_wherever_it_is(data: Any, what: str, at: Any) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(data, _Outer)
+    assert explained(caught.value, _Outer) == (what, at)

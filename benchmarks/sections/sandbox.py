@@ -1,7 +1,10 @@
 """What confinement costs: the same program plain, in a sandbox that waits, and in one made for it.
 
-All three run in every round. What is waited for is the program's own end; that all of it is cleared
-away afterwards is nobody's to wait for.
+All of them run in every round (a cold one in every fourth), one call at a time, after everything
+that is started ahead is there. What is timed is a whole call: from the order to start the program
+until its end was heard and what it wrote was read. That all of it is cleared away afterwards is
+nobody's to wait for. The targets are about `true`, which does nothing; the rows of `printf` are a
+program that writes something, without toolpost and as a shell tool.
 """
 
 from __future__ import annotations
@@ -13,78 +16,124 @@ from time import perf_counter
 
 from benchmarks.report import Cell, Outcome, Table, Target, at_most, broken, times
 from benchmarks.rounds import Effort, Series
+from toolpost import Executor, Registry, ToolSpec
 from toolpost.errors import SetupError
+from toolpost.plugins import SharedSandbox
 from toolpost.sandbox import Confinement, Sandbox
+from toolpost.spec import Limits
 
 NAME = "sandbox"
 TITLE = "A confined program"
 
-PROGRAM = ["/usr/bin/true"]
-PLAIN = "plain: `subprocess.run`"
-STARTED = "warm sandbox, until the program runs"
-WARM = "warm sandbox, until it has ended"
-COLD = "cold sandbox, until it has ended"
-WARM_CLAIM = "a warm sandbox hands over: p50 ≤ 1 ms until the program runs"
-COLD_CLAIM = "a cold sandbox: ≤ 10 ms over a plain spawn"
+NOTHING = ["/usr/bin/true"]
+SAY = ["/usr/bin/printf", "word"]
+WRITTEN = "word"
+PLAIN = "`true`, plain: `subprocess.run`"
+STARTED = "`true`, warm sandbox, until it runs"
+WARM = "`true`, warm sandbox, the whole call"
+COLD = "`true`, cold sandbox, the whole call"
+PLAIN_SAY = "`printf`, plain: `subprocess.run`, output captured"
+TOOL = "`printf`, warm sandbox, a shell tool by `Executor.execute`"
+WARM_CLAIM = "a call of `true` on a warm sandbox, from the order to its end heard: p50 ≤ 1 ms"
+COLD_CLAIM = "a call on a cold sandbox: ≤ 10 ms over a plain spawn"
+CALLS_A_ROUND = 8
+COLD_EVERY = 4
+MEMORY = 2**28
 
 
 def measure(effort: Effort) -> Outcome:
     try:
-        found, level = asyncio.run(_measured(effort))
+        found, level = asyncio.run(_measured(effort.rounds * CALLS_A_ROUND))
     except SetupError as fault:
         table = Table(title=str(fault), columns=("",), rows=[])
         return Outcome(tables=[table], targets=[broken("3", WARM_CLAIM), broken("3", COLD_CLAIM)])
-    plain = found[PLAIN]
+    plain = {label: found[PLAIN_SAY if label in (PLAIN_SAY, TOOL) else PLAIN] for label in found}
     rows: list[list[Cell]] = [
-        [label, one.median * 1e3, one.best * 1e3, times(one.ratio(plain))]
+        [label, one.median * 1e3, one.best * 1e3, times(one.median / plain[label].median)]
         for label, one in found.items()
     ]
-    title = f"`true`, at level {level}"
     columns = ("", "median ms", "best ms", "× plain")
-    table = Table(title=title, columns=columns, rows=rows)
+    calls, cold = len(found[PLAIN].rounds), len(found[COLD].rounds)
+    note = f"{calls} calls of each, {cold} of the cold sandbox."
+    table = Table(title=f"At level {level}", columns=columns, rows=rows, note=note)
     return Outcome(tables=[table], targets=_targets(found))
 
 
 def _targets(found: dict[str, Series]) -> list[Target]:
-    warm = found[STARTED].median * 1e3
-    cold = found[COLD].above(found[PLAIN]) * 1e3
+    warm = found[WARM].median * 1e3
+    cold = (found[COLD].median - found[PLAIN].median) * 1e3
     return [
         at_most("3", WARM_CLAIM, measured=warm, limit=1, unit="ms"),
         at_most("3", COLD_CLAIM, measured=cold, limit=10, unit="ms"),
     ]
 
 
-async def _measured(effort: Effort) -> tuple[dict[str, Series], str]:
-    found = {label: Series() for label in (PLAIN, STARTED, WARM, COLD)}
+async def _measured(calls: int) -> tuple[dict[str, Series], str]:
+    found = {label: Series() for label in (PLAIN, STARTED, WARM, COLD, PLAIN_SAY, TOOL)}
+    shared = SharedSandbox()
     with tempfile.TemporaryDirectory() as folder:
-        async with await Sandbox.open() as sandbox:
-            for number in range(2 * effort.rounds):
-                found[PLAIN].rounds.append(_plain())
-                # a memory bound of its own, so that no sandbox is there that fits
-                once = Confinement(write=(folder,), memory=2**28 + 4096 * number)
-                found[COLD].rounds.append((await _confined(sandbox, once))[1])
-                await sandbox.settled()
-                kept = Confinement(write=(folder,), memory=2**28)
+        executor = _executor(folder, shared)
+        sandbox: Sandbox = await shared()  # type: ignore[assignment]
+        kept = Confinement(write=(folder,), memory=MEMORY, tier=2)
+        try:
+            for number in range(calls):
+                found[PLAIN].rounds.append(_plain(NOTHING, ""))
+                found[PLAIN_SAY].rounds.append(_plain(SAY, WRITTEN))
+                if number % COLD_EVERY == 0:
+                    # a memory bound of its own, so that no sandbox is there that fits
+                    once = Confinement(write=(folder,), memory=MEMORY + 4096 * (number + 1))
+                    found[COLD].rounds.append((await _confined(sandbox, once))[1])
                 await sandbox.warm_up(kept)
                 started, ended = await _confined(sandbox, kept)
                 found[STARTED].rounds.append(started)
                 found[WARM].rounds.append(ended)
-                await sandbox.settled()
+                await sandbox.warm_up(kept)
+                found[TOOL].rounds.append(await _called(executor))
             return found, sandbox.level
+        finally:
+            await executor.close()
+            await shared.close()
 
 
-def _plain() -> float:
+def _executor(folder: str, shared: SharedSandbox) -> Executor:
+    spec = ToolSpec(
+        name="say",
+        description="Say a word.",
+        kind="shell",
+        tier=2,
+        input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+        limits=Limits(memory=MEMORY),
+        binding={"command": SAY, "write": [folder]},
+    )
+    settings = {"shell": {"programs": [SAY[0]]}}
+    return Executor(Registry([spec]), settings=settings, provide={SharedSandbox: shared})
+
+
+def _plain(argv: list[str], expected: str) -> float:
+    heard = subprocess.PIPE if expected else None
     began = perf_counter()
-    subprocess.run(PROGRAM, check=True)
-    return perf_counter() - began
+    done = subprocess.run(argv, check=True, stdout=heard)
+    spent = perf_counter() - began
+    assert (done.stdout or b"").decode() == expected
+    return spent
 
 
 async def _confined(sandbox: Sandbox, confinement: Confinement) -> tuple[float, float]:
     began = perf_counter()
-    child = await sandbox.spawn(PROGRAM, confinement)
+    child = await sandbox.spawn(NOTHING, confinement)
     started = perf_counter() - began
     ending = await child.ended()
     ended = perf_counter() - began
     assert ending.code == 0
+    assert child.stdout is not None
+    assert child.stdout.tail == b""
     await child.wait()
     return started, ended
+
+
+async def _called(executor: Executor) -> float:
+    began = perf_counter()
+    result = await executor.execute("say", {})
+    spent = perf_counter() - began
+    assert result.output == WRITTEN
+    return spent

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from toolpost.digest import digest
 from toolpost.spec import ToolSpec, shortened
 
 
@@ -82,6 +83,10 @@ class Call(msgspec.Struct, frozen=True):
     """Why a person must be asked first. Who has asked hands the call on without it: with it, the
     tool does not run.
     """
+    given: str | None = None
+    """Of a call with a key, once a guard has put other arguments in the place of what was given: a
+    digest of that.
+    """
 
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None
@@ -97,8 +102,18 @@ class Call(msgspec.Struct, frozen=True):
 
     def with_arguments(self, arguments: dict[str, Any]) -> Call:
         """The same call with other arguments, which a guard hands on; they are checked again."""
-        changed: Call = msgspec.structs.replace(self, arguments=arguments)
+        given = None if self.key is None else self.pinned()
+        changed: Call = msgspec.structs.replace(self, arguments=arguments, given=given)
         return changed
+
+    def pinned(self) -> str | None:
+        """What was given, as a digest that nobody can guess without the key; ``None`` if it, or the
+        key, is not plain JSON.
+        """
+        try:
+            return self.given or digest([self.key, self.arguments])
+        except (TypeError, ValueError):
+            return None
 
     def warn(self, text: str) -> None:
         """Put a warning into the result's metadata: a hundred at most, for a model reads them."""

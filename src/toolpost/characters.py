@@ -12,15 +12,27 @@ import unicodedata
 from typing import Any, Final
 
 _OBEYED: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-_UNSEEN: Final = range(0xE0000, 0xE1000)  # tags and selectors: nothing to see, text to a model
+_TAGS: Final = range(0xE0000, 0xE1000)  # and selectors: nothing to see, text to a model
 _JOINERS: Final = "\u200c\u200d"  # scripts and emoji need them, terminals do not obey them
 
 # A terminal's own sentences: a window title or a link (up to its end), a colour, a single letter.
-_SEQUENCE: Final = re.compile(
+SEQUENCE: Final = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )
+
+UNSEEN: Final = (
+    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891"
+    r"\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""What may stand in the middle of a word and nobody sees it, as the inside of a character class;
+joiners and the selectors of emoji are among it."""
+# What makes a picture of a sign: one of them after the sign is in order, anything more is text.
+_SELECTORS: Final = re.compile(r"(?<![^\x00-\x7f\ufe00-\ufe0f])[\ufe00-\ufe0f](?!\u20e3)")
+_HIDING: Final = re.compile("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 
 
 class _Table(dict[int, str]):
@@ -31,7 +43,7 @@ class _Table(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        if code in _UNSEEN or unicodedata.category(char) in _OBEYED:
+        if code in _TAGS or unicodedata.category(char) in _OBEYED:
             char = self.instead(code)
         self[code] = char
         return char
@@ -81,12 +93,9 @@ def stripped(text: str) -> str:
 
     For models, which read what a terminal or a browser would hide.
     """
-    if text.isprintable() and (text.isascii() or not _hides(text)):
-        return text
+    if text.isprintable() and (text.isascii() or _HIDING.search(text) is None):
+        return text  # selectors are printable, Python says
     if "\x1b" in text or not text.isascii():
-        text = _SEQUENCE.sub("", text)
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_MODEL)
-
-
-def _hides(text: str) -> bool:
-    return max(text) >= "\U000e0000"  # selectors are printable, Python says
+        text = SEQUENCE.sub("", text)
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_MODEL)
+    return text if text.isascii() else _SELECTORS.sub("", text)

@@ -36,7 +36,17 @@ GUARDS: Final = (
 )
 """The default chain, outermost first: who may comes before what is allowed, waiting for a person
 before a slot, and a retry takes a fresh slot each time."""
+_LISTS: Final = (("observers", "guards", GUARDS), ("guards", "observers", OBSERVERS))
+"""A list, the other one, and those of ours that belong there."""
+GIVEN: Final = "the given settings"
+"""The origin of what a program says itself, in a dict."""
 Place = tuple[str | int, ...]
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[sandbox]``. ``lower``: in permissive mode, one level of isolation less will do."""
+
+    lower: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     guards: tuple[str, ...] = GUARDS
     extensions: dict[str, dict[str, Any]] = {}
     backends: dict[str, dict[str, Any]] = {}
+    sandbox: SandboxSettings = SandboxSettings()
     store: dict[str, Any] = msgspec.field(default_factory=lambda: {"kind": "sqlite"})
     state: str = ".toolpost"
     mode: Mode = "standard"
@@ -63,6 +74,14 @@ class Config(msgspec.Struct, frozen=True):
     base: Path
     file: Path | None = None
     origins: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], *, base: str | Path | None = None) -> Config:
+        """From what a file would say, as a dict; paths start at ``base``, or in this folder. The
+        environment wins here, too.
+        """
+        origins = {_dotted(at): GIVEN for at in _leaves(dict(data)) if at}
+        return _made(dict(data), origins, _here() if base is None else Path(base).resolve(), None)
 
 
 def find(path: str | Path | None = None) -> Config:
@@ -111,9 +130,37 @@ def _made(data: dict[str, Any], origins: dict[str, str], base: Path, file: Path 
     try:
         settings = msgspec.convert(data, Settings)
     except msgspec.ValidationError as fault:
-        what, at = explained(fault)
+        what, at = explained(fault, Settings)
         raise ConfigError(f"{origin(config, at)}: {_dotted(at)}: {what}", at=at) from None
+    _verify_lists(settings, config)
     return msgspec.structs.replace(config, settings=settings)
+
+
+def unlisted(settings: Settings) -> list[str]:
+    """The tables of rings that stand in neither list: they change nothing."""
+    return [
+        name for name in settings.extensions if name not in (*settings.observers, *settings.guards)
+    ]
+
+
+def _verify_lists(settings: Settings, config: Config) -> None:
+    """A ring stands once in its list, and one of ours in the list that it is made for: a guard
+    among the observers would be told of calls, and refuse none.
+    """
+    for listed, foreign, other in (
+        ("observers", GUARDS, "guards"),
+        ("guards", OBSERVERS, "observers"),
+    ):
+        names: tuple[str, ...] = getattr(settings, listed)
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise _misplaced(config, listed, f"{short(name)!r} stands there twice")
+            if name in foreign:
+                raise _misplaced(config, listed, f"{name!r} belongs to the {other}")
+
+
+def _misplaced(config: Config, listed: str, what: str) -> ConfigError:
+    return ConfigError(f"{origin(config, (listed,))}: {listed}: {what}", at=(listed,))
 
 
 def _leaves(value: Any, at: Place = ()) -> Iterator[Place]:

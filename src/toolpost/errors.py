@@ -36,7 +36,7 @@ by models: they say what to do next and carry no internals.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 Code = Literal[
     "VALIDATION_ERROR",
@@ -213,6 +213,12 @@ class InternalError(CallError):
     code = "INTERNAL_ERROR"
     remedy = "other_tool"
     effects = "unknown"
+
+
+BY_CODE: Final[Mapping[str, type[CallError]]] = {
+    error.code: error for error in CallError.__subclasses__()
+}
+"""For who has only the code of an error, from another process or from a result."""
 
 
 class SetupError(ToolpostError):

@@ -313,7 +313,7 @@ def _converted(document: Document, at: tuple[str, ...], kind: type[T]) -> T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as fault:
-        what, below = explained(fault)
+        what, below = explained(fault, kind)
         _refuse(document, (*at, *below), what)
 
 

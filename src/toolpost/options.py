@@ -28,6 +28,6 @@ def options_from(given: Mapping[str, Any], kind: type[T], owner: str) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as fault:
-        what, at = explained(fault)
+        what, at = explained(fault, kind)
         path = "".join(f" {step}" for step in at)
         raise ConfigError(f"{owner}{path}: {what}", at=at) from None

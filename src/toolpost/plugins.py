@@ -83,21 +83,33 @@ def load(socket: str, name: str) -> Any:
         ) from exc
 
 
+def verify_name(socket: str, name: str) -> None:
+    """``MissingPart``, with the nearest name, unless such a part is installed; it is not loaded."""
+    if (socket, name) not in BUILT_IN:
+        _found(socket, name)
+
+
 def verify_binding(spec: ToolSpec) -> None:
     """What the spec's kind has to say of its binding before anything is bound: ``InvalidSpec``."""
-    if (verify := _verifier(spec.kind)) is not None:
+    verify: Callable[[ToolSpec], None] | None = getattr(_judge(spec.kind), "verify", None)
+    if verify is not None:
         verify(spec)
 
 
+def confines(spec: ToolSpec) -> bool:
+    """Whether the spec's kind says that it runs such a tool, if it is all data, in a sandbox."""
+    confined = getattr(_judge(spec.kind), "confined", None)
+    return confined is not None and bool(confined(spec))
+
+
 @cache
-def _verifier(kind: str) -> Callable[[ToolSpec], None] | None:
-    """Looked up once: thousands of specs of a kind may be loaded."""
+def _judge(kind: str) -> object | None:
+    """What knows the bindings of a kind; looked up once, for thousands of specs may be loaded."""
     try:
         home = _BINDINGS.get(kind)
-        part = load("backends", kind) if home is None else import_module(home)
+        return load("backends", kind) if home is None else import_module(home)
     except SetupError:
         return None  # its tools are refused when they are bound, with the reason
-    return getattr(part, "verify", None)
 
 
 def installed(socket: str) -> list[EntryPoint]:
@@ -130,21 +142,48 @@ def _not_there(socket: str, name: str, names: list[str]) -> str:
 class SharedSandbox:
     """The sandbox of all backends: loaded and opened when the first of them wants it."""
 
-    def __init__(self, *, mode: Mode = "standard", state: str | None = None) -> None:
-        self._mode, self._state = mode, state
+    def __init__(
+        self, *, mode: Mode = "standard", state: str | None = None, lower: bool = False
+    ) -> None:
+        """``lower`` accepts one level less than a tool needs, in permissive mode."""
+        self._mode, self._state, self._lower = mode, state, lower
+        self._opening: asyncio.Task[Any] | None = None
         self._sandbox: Any = None
-        self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self) -> Confines:
         if self._sandbox is None:
-            async with self._one_at_a_time:
-                if self._sandbox is None:
-                    kind = import_module("toolpost.sandbox").Sandbox
-                    self._sandbox = await kind.open(mode=self._mode, state=self._state)
+            opening = self._opening = self._opening or asyncio.ensure_future(self._open())
+            try:
+                await asyncio.shield(opening)  # who goes does not end it for the others
+            finally:
+                if opening.done():
+                    self._opening = None
         confines: Confines = self._sandbox
         return confines
 
+    async def _open(self) -> None:
+        kind = import_module("toolpost.sandbox").Sandbox
+        self._sandbox = await kind.open(mode=self._mode, state=self._state, lower=self._lower)
+
+    @property
+    def opened(self) -> Confines | None:
+        """The sandbox, if somebody has wanted it already."""
+        confines: Confines | None = self._sandbox
+        return confines
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What confines a tool here, for dry runs and the audit; nothing before it is open."""
+        if self._sandbox is None:
+            return {}
+        told = self._sandbox.about
+        lowered = {"lowered": True} if told["lowered"] else {}
+        return {"level": told["level"], "layers": told["layers"], **lowered}
+
     async def close(self) -> None:
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+            self._opening = None
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             await sandbox.close()

@@ -156,6 +156,10 @@ class Child:
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         """Done when nothing of the child is left; for callbacks. Await ``wait()`` instead."""
         self._ended: asyncio.Future[Exit] = self._loop.create_future()
+        self.attended = False
+        """Somebody waits until nothing of it is left, so that who started it need not."""
+        self.reading: Callable[[int], int] | None = None
+        """Reads its wait status, where what is waited for tells in its own way of another's end."""
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._keeper_ended)
         self._loop.add_reader(control.fileno(), self._heard)
@@ -168,16 +172,21 @@ class Child:
         """Wait until the program itself has ended; whatever it left behind is being killed."""
         return await asyncio.shield(self._ended)
 
+    @property
+    def over(self) -> bool:
+        """The program itself has ended."""
+        return self._ended.done()
+
     def has_ended(self, status: int, *, max_rss: int) -> None:
         """How the program ended, from whoever knows first; the first word counts."""
         if self._status is None:
-            self._status = status
+            self._status = status if self.reading is None else self.reading(status)
             self._max_rss = max_rss
             for drain in (self.stdout, self.stderr):
                 if drain is not None:
                     drain.read_now()
             if not self._ended.done():
-                self._ended.set_result(self._exit(os.waitstatus_to_exitcode(status)))
+                self._ended.set_result(self._exit(os.waitstatus_to_exitcode(self._status)))
 
     async def kill(self) -> Exit:
         """Kill the child and every descendant; return when none of them lives."""

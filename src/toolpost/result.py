@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from toolpost.errors import (
+    BY_CODE,
     CallError,
     Code,
     InternalError,
@@ -121,6 +122,23 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     @property
     def success(self) -> bool:
         return self.error is None
+
+    def raise_for_error(self) -> Result:
+        """The result itself if the call succeeded; else its error is raised, as the class that
+        its code belongs to.
+        """
+        if self.error is None:
+            return self
+        said = self.error
+        error = BY_CODE[said.code](
+            said.message,
+            retryable=said.retryable,
+            retry_after=said.retry_after,
+            remedy=said.remedy,
+            details=said.details,
+        )
+        error.effects = said.effects  # of that call: a tool that made it may have had its own
+        raise error
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; binary parts as base64."""

@@ -11,15 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from toolpost.call import OWNER, Caller
 from toolpost.clock import SystemClock
-from toolpost.config import GUARDS, OBSERVERS, Config, find, origin
+from toolpost.config import GUARDS, OBSERVERS, Config, find, origin, unlisted
 from toolpost.contracts import (
     Backend,
     Closes,
     Complains,
+    Declared,
     Extension,
     Health,
     Opens,
@@ -41,47 +42,51 @@ from toolpost.lock import (
     source_name,
 )
 from toolpost.options import Options, options_from
-from toolpost.plugins import SharedSandbox, load
-from toolpost.registry import Entry, Registry, as_entry, renamed
-from toolpost.spec import ToolSpec
+from toolpost.plugins import SharedSandbox, confines, load, verify_name
+from toolpost.registry import Entry, Item, Registry, as_entry, renamed
+from toolpost.spec import ToolSpec, nearest, short
 from toolpost.stores.lazy import LazyStore
 
+if TYPE_CHECKING:  # rings are loaded by their names
+    from toolpost.extensions.approval import Approval, Ask
+    from toolpost.extensions.audit import Audit
+    from toolpost.extensions.log import Log
+    from toolpost.extensions.metrics import Metrics
+    from toolpost.extensions.policy import Policy
+
 _log = logging.getLogger("toolpost")
+_LOWERED = "isolation may be one level lower than a tool's tier asks for ([sandbox] lower = true)"
 
 
 class Runtime:
     """Everything a config names, open. ``problems`` says what is wrong right now, ``quarantined``
     which tools are not as the lock has them, and why they are refused.
 
-    Rings of your own stand inside those that the config names. The store is opened by the first
-    who needs it: where nothing is called, nothing is made.
+    Rings of your own stand inside those that the config names; ``tools`` are tools of your own, and
+    ``ask`` reaches a person for the guard ``approval``. The store is opened by the first who needs
+    it: where nothing is called, nothing is made.
     """
 
     def __init__(
         self,
         config: Config,
         *,
+        tools: Iterable[Item] = (),
         observers: Iterable[Extension | Ring] = (),
         guards: Iterable[Extension | Ring] = (),
         backends: Mapping[str, Backend] | None = None,
         provide: Mapping[type, object] | None = None,
         secret: Callable[[str], str | None] = secret,
+        ask: Ask | None = None,
     ) -> None:
         settings = config.settings
         verify_backends(config, given=backends or {})
+        verify_extensions(config)
         self.config = config
-        self.registry = Registry()
+        self.registry = Registry(tools)
         self.store = store_of(config)
-        around = Surroundings(
-            records=self.store,
-            journal=self.store,
-            clock=SystemClock(),
-            base=config.base,
-            state=config.base / settings.state,
-            mode=settings.mode,
-            secret=remembered(secret),
-        )
-        self._sandbox = SharedSandbox(mode=settings.mode, state=str(around.state))
+        around = _around(config, self.store, secret)
+        self._sandbox = sandbox_of(config)
         self.executor = Executor(
             self.registry,
             observers=[*_extensions("observers", config, around), *observers],
@@ -92,6 +97,7 @@ class Runtime:
             secret=secret,
         )
         self.execute = self.executor.execute
+        self._introduce(ask)
         self.pins = Pins(config.base / settings.lock)
         self._broken: dict[str, str] = {}
         self._sources = [_Loaded(table, i, config) for i, table in enumerate(settings.sources)]
@@ -101,28 +107,54 @@ class Runtime:
     @classmethod
     def open(
         cls,
-        path: str | Path | None = None,
+        config: str | Path | Config | None = None,
         *,
+        tools: Iterable[Item] = (),
         observers: Iterable[Extension | Ring] = (),
         guards: Iterable[Extension | Ring] = (),
         backends: Mapping[str, Backend] | None = None,
         provide: Mapping[type, object] | None = None,
         secret: Callable[[str], str | None] = secret,
+        ask: Ask | None = None,
     ) -> Self:
-        """From a config file; with no path, from ``toolpost.toml`` here."""
+        """From the file at a path, or a config of your own; else from ``toolpost.toml`` here."""
         return cls(
-            find(path),
+            config if isinstance(config, Config) else find(config),
+            tools=tools,
             observers=observers,
             guards=guards,
             backends=backends,
             provide=provide,
             secret=secret,
+            ask=ask,
+        )
+
+    @overload
+    def extension(self, name: Literal["approval"]) -> Approval: ...
+    @overload
+    def extension(self, name: Literal["log"]) -> Log: ...
+    @overload
+    def extension(self, name: Literal["metrics"]) -> Metrics: ...
+    @overload
+    def extension(self, name: Literal["policy"]) -> Policy: ...
+    @overload
+    def extension(self, name: str) -> Any: ...
+    def extension(self, name: str) -> Any:
+        """The ring in force that has this name: ``runtime.extension("metrics").scrape()``."""
+        for one in self._extensions:
+            if one.name == name:
+                return one
+        known = [one.name for one in self._extensions]
+        raise MissingPart(
+            f"no ring {short(name)!r} is in force{nearest(name, known)} "
+            f"(in force: {', '.join(known) or 'none'})"
         )
 
     async def start(self, tell: Tell = lambda done, total: None) -> None:
-        """Load everything, make the rings ready, watch for changes."""
+        """Load everything, make the rings and the sandbox ready, watch for changes."""
         await self.load(tell)
         await self.open_rings()
+        await self.open_sandbox()
         if self.config.settings.watch:
             self._watching = [asyncio.create_task(self._watch(s)) for s in self._sources]
             self._watching.append(asyncio.create_task(self._watch_lock()))
@@ -140,12 +172,29 @@ class Runtime:
         """Before the first call: what is kept already is opened, and what earlier processes left
         half done is taken up. A store that cannot be had now may be later: see ``problems``.
         """
+        for name in unlisted(self.config.settings):
+            _log.warning("%s", idle(self.config, name))
         if self.store.there:
             with suppress(CallError):
                 await self.store.open()
         for extension in self._extensions:
             if isinstance(extension, Opens):
                 await extension.open()
+
+    async def open_sandbox(self, *names: str) -> None:
+        """Open the sandbox, if one of these tools, or any at all, is to run in it. Then whatever
+        cannot be confined is refused before it is called, and a dry run can tell the level.
+        """
+        if self.lowered is not None:
+            _log.warning("%s", self.lowered)
+        entries = map(self.registry.entry, names or [spec.name for spec in self.registry])
+        if any(entry is not None and _is_confined(entry) for entry in entries):
+            await self._sandbox()
+
+    @property
+    def lowered(self) -> str | None:
+        """That tools may run with less isolation than their tier asks for, if they may."""
+        return _LOWERED if self.config.settings.sandbox.lower else None
 
     async def reload(self) -> Mapping[str, str]:
         """Load every source again; one that is broken keeps its last good tools."""
@@ -173,7 +222,8 @@ class Runtime:
         parts = [*(s.label for s in self._sources), "lock"]
         parts += [f"extension {e.name}" for e in self._complaining]
         asked = {part: Health(part not in problems, problems.get(part)) for part in parts}
-        return {"store": store, **asked}
+        sandbox = {} if self.lowered is None else {"sandbox": Health(True, self.lowered)}
+        return {"store": store, **asked, **sandbox}
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -220,6 +270,16 @@ class Runtime:
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _introduce(self, ask: Ask | None) -> None:
+        """What people decide goes on record; and the way to reach them that a program has."""
+        rings = {one.name: one for one in self._extensions}
+        keep = getattr(rings.get("audit"), "keep", None)
+        record = getattr(rings.get("approval"), "record", None)
+        if keep is not None and record is not None:
+            record(keep)
+        if ask is not None:
+            self.extension("approval").reach(ask)
 
     @property
     def _extensions(self) -> Sequence[Extension]:
@@ -353,6 +413,43 @@ def verify_backends(config: Config, *, given: Collection[str] = ()) -> None:
                     options_from(table, options, f"backend {name}")
 
 
+def verify_extensions(config: Config) -> None:
+    """Every ``[extensions.…]`` table is of a ring that is installed: of one that is misspelt nobody
+    would ever hear.
+    """
+    for name in config.settings.extensions:
+        with _placed(config, "extensions", name):
+            verify_name("extensions", name)
+
+
+def idle(config: Config, name: str) -> str:
+    """That a table changes nothing, for people."""
+    return (
+        f"{origin(config, ('extensions', name))}: [extensions.{name}] changes nothing: {name!r} "
+        "stands neither in observers nor in guards"
+    )
+
+
+def sandbox_of(config: Config) -> SharedSandbox:
+    """The sandbox as a config wants it, not opened yet."""
+    settings = config.settings
+    if settings.sandbox.lower and settings.mode != "permissive":
+        with _placed(config, "sandbox", "lower"):
+            raise ConfigError(
+                'a lower level of isolation is accepted with mode = "permissive" only'
+            )
+    return SharedSandbox(
+        mode=settings.mode, state=str(config.base / settings.state), lower=settings.sandbox.lower
+    )
+
+
+def _is_confined(entry: Entry) -> bool:
+    spec, target = entry
+    if target is None or isinstance(target, Declared):
+        return confines(spec)
+    return spec.isolation == "sandbox"
+
+
 def _told(broken: Exception) -> str:
     return str(broken) if isinstance(broken, SetupError) else repr(broken)
 
@@ -366,6 +463,30 @@ def store_of(config: Config) -> LazyStore:
             raise ConfigError('the store has no kind; say kind = "sqlite", for example')
         state = config.base / config.settings.state
         return LazyStore(load("stores", kind).from_config(options, state))
+
+
+def audit_of(config: Config, store: LazyStore) -> Audit | None:
+    """The audit of a config, for who decides without calling anything; close it."""
+    if "audit" not in config.settings.observers:
+        return None
+    table = config.settings.extensions.get("audit", {})
+    with _placed(config, "extensions", "audit"):
+        audit: Audit = load("extensions", "audit").from_config(table, _around(config, store))
+        return audit
+
+
+def _around(
+    config: Config, store: LazyStore, secret: Callable[[str], str | None] = secret
+) -> Surroundings:
+    return Surroundings(
+        records=store,
+        journal=store,
+        clock=SystemClock(),
+        base=config.base,
+        state=config.base / config.settings.state,
+        mode=config.settings.mode,
+        secret=remembered(secret),
+    )
 
 
 def _extensions(

@@ -8,10 +8,11 @@ a spec that can be registered — its schemas apart, which ``schema`` verifies a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from os.path import commonprefix
-from typing import Any, Final, Literal, NoReturn, get_args
+from types import UnionType
+from typing import Any, Final, Literal, NoReturn, Union, get_args, get_origin
 
 import msgspec
 
@@ -31,7 +32,9 @@ _MOST_COMPARED: Final = 300
 _MOST_DESCRIPTION: Final = 16 * 1024
 _MOST: Final = 2**62 - 1
 """What the kernel and a database can count to."""
-_LEAST: Final = {"concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "output": 1}
+_LEAST: Final = {
+    "concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "processes": 1, "output": 1,
+}  # fmt: skip
 """With less memory a Python interpreter does not even start."""
 
 
@@ -51,6 +54,7 @@ class Limits(_Part, frozen=True, kw_only=True):
     queue: int = 100
     memory: int | None = None
     cpus: float | None = None
+    processes: int = 64
     output: int = 4 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -209,7 +213,6 @@ _DEFAULTS: Final = {
     }
     for kind in _KINDS
 }
-_CHOICES: Final = {"effects": get_args(Effects), "isolation": get_args(Isolation)}
 
 
 def spec_from(data: Mapping[str, Any]) -> ToolSpec:
@@ -230,20 +233,48 @@ def spec_from(data: Mapping[str, Any]) -> ToolSpec:
     try:
         return msgspec.convert(data, ToolSpec)
     except msgspec.ValidationError as fault:
-        what, at = explained(fault)
-        if choices := _CHOICES.get(str(at[-1]) if at else ""):
-            what = f"use one of {', '.join(choices)}"
+        what, at = explained(fault, ToolSpec)
         _refuse(f"{'.'.join(map(str, at)) or 'tool'}: {what}", *at)
 
 
-def explained(fault: msgspec.ValidationError) -> tuple[str, tuple[str | int, ...]]:
-    """What is wrong with converted data, and the path of the value: ``$.tags[2]`` as a tuple.
+def explained(fault: msgspec.ValidationError, kind: Any) -> tuple[str, tuple[str | int, ...]]:
+    """What is wrong with data that should become a ``kind``, and the path of the value:
+    ``$.tags[2]`` as a tuple.
 
     Inside a plain dict msgspec writes ``[...]``; the path then ends at the dict.
     """
-    what, _, path = str(fault).partition(" - at `")
-    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", path)
-    return what[:1].lower() + what[1:], tuple(name or int(index) for name, index in steps)
+    what, _, path = str(fault).rpartition(" - at `")
+    what, path = (what, path) if what else (path, "")
+    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+|\.\.\.)\]", path)
+    if choices := _choices(kind, [name for name, _ in steps]):
+        value = what.removeprefix("Invalid enum value ")
+        wrong = f", not {short(value)}{nearest(value[1:-1], choices)}" if value != what else ""
+        what = f"use one of {', '.join(choices)}{wrong}"
+    at = tuple(name or int(index) for name, index in steps if index != "...")
+    return what[:1].lower() + what[1:], at
+
+
+def _choices(kind: Any, path: Iterable[str]) -> list[str]:
+    """The words that may stand at a path, where only certain ones may. A step without a name goes
+    to an item of a collection.
+    """
+    found = _members(kind)
+    for name in path:
+        found = [inner for one in found for inner in _inside(one, name)]
+    return [str(word) for one in found if get_origin(one) is Literal for word in get_args(one)]
+
+
+def _inside(kind: Any, name: str) -> Iterable[Any]:
+    if not name:
+        return [member for one in get_args(kind) for member in _members(one)]
+    struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    fields = msgspec.structs.fields(kind) if struct else ()
+    return [member for one in fields if one.encode_name == name for member in _members(one.type)]
+
+
+def _members(kind: Any) -> Sequence[Any]:
+    """The types that a type is made of, if it is one of several."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def nearest(word: object, allowed: Iterable[str]) -> str:

@@ -16,14 +16,21 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from toolpost.config import Config
 from toolpost.contracts import Backend, Extension, Ring
+from toolpost.environ import secret
 from toolpost.executor import Executor
+from toolpost.registry import Item
 from toolpost.runtime import Runtime
+
+if TYPE_CHECKING:
+    from toolpost.extensions.approval import Ask
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Opened = TypeVar("Opened", Executor, Runtime)
 
 
 class Tools:
@@ -35,35 +42,61 @@ class Tools:
         self.execute = _blocking(opened.execute, loop)
 
 
+class RuntimeTools(Tools):
+    """What a runtime can do besides: load its sources anew, and say how it is."""
+
+    def __init__(self, opened: Runtime, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(opened, loop)
+        self.reload = _blocking(opened.reload, loop)
+        self.health = _blocking(opened.health, loop)
+        self.extension = opened.extension
+        self._opened = opened
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong right now, by the part that has it."""
+        return self._opened.problems
+
+
 @contextmanager
 def open(  # noqa: A001 - as Runtime.open
-    path: str | Path | None = None,
+    config: str | Path | Config | None = None,
     *,
+    tools: Iterable[Item] = (),
     observers: Iterable[Extension | Ring] = (),
     guards: Iterable[Extension | Ring] = (),
     backends: Mapping[str, Backend] | None = None,
     provide: Mapping[type, object] | None = None,
-) -> Iterator[Tools]:
-    """The tools of a config, blocking."""
+    secret: Callable[[str], str | None] = secret,
+    ask: Ask | None = None,
+) -> Iterator[RuntimeTools]:
+    """The tools of a config, blocking. ``ask`` is awaited on the loop of the tools."""
 
     def make() -> Runtime:
         return Runtime.open(
-            path, observers=observers, guards=guards, backends=backends, provide=provide
+            config,
+            tools=tools,
+            observers=observers,
+            guards=guards,
+            backends=backends,
+            provide=provide,
+            secret=secret,
+            ask=ask,
         )
 
-    with _serving(make) as tools:
-        yield tools
+    with _serving(make) as (opened, loop):
+        yield RuntimeTools(opened, loop)
 
 
 @contextmanager
 def over(make: Callable[[], Executor]) -> Iterator[Tools]:
     """The tools of an executor of your own, which is made on the loop: ``over(lambda: …)``."""
-    with _serving(make) as tools:
-        yield tools
+    with _serving(make) as (opened, loop):
+        yield Tools(opened, loop)
 
 
 @contextmanager
-def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
+def _serving(make: Callable[[], Opened]) -> Iterator[tuple[Opened, asyncio.AbstractEventLoop]]:
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
@@ -80,13 +113,13 @@ def _serving(make: Callable[[], Executor | Runtime]) -> Iterator[Tools]:
 
     home = os.getpid()
 
-    async def enter() -> Executor | Runtime:
+    async def enter() -> Opened:
         return await make().__aenter__()
 
     try:
         opened = _blocking(enter, loop)()
         try:
-            yield Tools(opened, loop)
+            yield opened, loop
         finally:
             if os.getpid() == home:
                 _blocking(opened.close, loop)()

@@ -180,12 +180,6 @@ async def test_what_another_process_cannot_import_is_refused(isolation: Any) -> 
     assert "move the function to the top level of a module" in error.message
 
 
-async def test_a_sandbox_that_is_not_there_is_not_replaced_by_less() -> None:
-    error = await outcome(reference("plain_add", tier=3), {"a": 1})
-    assert error.code == "UNAVAILABLE"
-    assert "must run in a sandbox" in error.message
-
-
 async def test_an_object_with_a_state_does_not_go_to_another_process() -> None:
     class Counter(Tool, isolation="process"):
         """Count."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import Terminal, json_of, toolpost
+from toolpost.stores.sqlite import SqliteStore
 
 CONFIG = """
 guards = ["approval"]
@@ -115,8 +117,114 @@ def test_an_edit_changes_the_arguments_that_it_names(bank: Path) -> None:
     handle = asked(bank)
     words = ("approve", handle, "--edit", '{"amount": 3}')
     status, written = at_terminal(bank, *words, typed=(("[y/N]", "y\n"),))
-    assert status == 0 and '{"amount": 3}' in written
+    assert status == 0 and 'instead    {"amount":3,"to":"bob"}' in written
     assert paid(bank) == "paid 3 to bob"
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ('{"amont": 5}', "pay has no parameter 'amont'; did you mean 'amount'?"),
+        ('{"amount": "much"}', "/amount: expected integer"),
+        ("5", '--edit takes a JSON object, such as {"amount": 5}.'),
+    ],
+)
+def test_an_edit_that_the_tool_would_not_take_is_refused_before_it_is_asked_about(
+    bank: Path, edit: str, why: str
+) -> None:
+    handle = asked(bank)
+    status, written = at_terminal(bank, "approve", handle, "--edit", edit)
+    assert status in (2, 3) and why in written
+    assert "[y/N]" not in written
+    assert json_of("approvals", "show", handle, cwd=bank)["status"] == "waiting"
+
+
+@pytest.mark.parametrize("word", ["deny", "revoke"])
+def test_a_yes_that_is_not_used_yet_is_taken_back(bank: Path, word: str) -> None:
+    handle = asked(bank)
+    assert at_terminal(bank, "approve", handle, "--yes")[0] == 0
+    done = toolpost("approvals", word, handle[:9], cwd=bank)
+    assert done.stdout == f"{handle} is denied.\n"
+    assert toolpost("call", "pay", "to=bob", cwd=bank).returncode == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--where", "to=eve", "--where", 'amount:={"maxmum": 50}'), "did you mean 'maximum'?"),
+        (("--where", "amount:={}"), "{} would fit anything"),
+        (("--where", "amout=5"), "did you mean 'amount'?"),
+        (("--where", "amount:=80"), 'such as amount:={"maximum": 50}'),
+        (("--uses", "3"), "go with --session or --where"),
+        (("--minutes", "3"), "go with --session or --where"),
+    ],
+)
+def test_a_lasting_yes_that_is_misspelt_is_refused_before_it_is_asked_about(
+    bank: Path, words: tuple[str, ...], why: str
+) -> None:
+    handle = asked(bank)
+    status, written = at_terminal(bank, "approve", handle, *words)
+    assert status in (2, 3) and why in " ".join(written.split())
+    assert "[y/N]" not in written and "approvals approve --help" in written
+    assert json_of("approvals", "standing", cwd=bank) == []
+
+
+def test_a_person_sees_how_far_a_yes_goes_before_they_give_it(bank: Path) -> None:
+    handle = asked(bank, "to=7")
+    words = ("--where", "to=7", "--where", 'amount:={"maximum": 50}', "--uses", "2")
+    at = (("[y/N]", "y\n"),)
+    status, written = at_terminal(bank, "approve", handle, *words, "--minutes", "5", typed=at)
+    told = " ".join(written.split())
+    assert status == 0
+    assert "at most 2 calls of pay by the same caller, unasked, for 5 minutes" in told
+    assert 'where to is "7"' in told and 'where amount fits {"maximum":50}' in told
+    assert paid(bank, "to=7", "amount=50") == "paid 50 to 7", "a value is read as in a call"
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_listed(bank: Path) -> None:
+    good, bad = asked(bank), asked(bank, "to=carl")
+
+    async def spoil() -> None:
+        store = SqliteStore(bank / ".toolpost" / "store.db")
+        await store.open()
+        await store.put("approvals", bad, {"tool": 5})
+        await store.close()
+
+    asyncio.run(spoil())
+    listed = toolpost("approvals", "list", "--json", cwd=bank)
+    assert [one["handle"] for one in json.loads(listed.stdout)] == [good]
+    assert f"{bad} cannot be read, and is left out" in listed.stderr
+
+
+def test_what_to_do_next_is_named(bank: Path) -> None:
+    done = toolpost("call", "pay", "to=bob", cwd=bank)
+    assert "toolpost approvals approve ap-" in done.stderr
+    unknown = toolpost("approvals", "show", "ap-0000", cwd=bank)
+    assert "toolpost approvals list" in unknown.stderr
+
+
+@pytest.mark.req("NA-12")
+def test_what_people_decide_is_on_record(bank: Path) -> None:
+    handle = asked(bank)
+    words = ("--where", "to=bob", "--reason", "Go on.")
+    assert at_terminal(bank, "approve", handle, "--yes", *words)[0] == 0
+    (lasting,) = json_of("approvals", "standing", cwd=bank)
+    toolpost("approvals", "revoke", lasting["handle"][:8], cwd=bank)
+    toolpost("approvals", "deny", handle, "--reason", "No.", cwd=bank)
+    found = [json.loads(line) for line in toolpost("audit", "export", cwd=bank).stdout.splitlines()]
+    decided = [one for one in found if one["kind"] == "decision"]
+    assert [(one["code"], one["grant"]) for one in decided] == [
+        ("APPROVED", handle),
+        ("REVOKED", lasting["handle"]),
+        ("TAKEN_BACK", handle),
+    ]
+    first = decided[0]
+    assert (first["tool"], first["message"]) == ("pay", "Go on.")
+    assert first["arguments"] == {"amount": 10, "to": "bob"}
+    assert first["details"]["lasting"]["where"] == {"to": {"const": "bob"}}
+    assert "(terminal)" in first["approver"] and "(api)" in decided[1]["approver"]
+    assert toolpost("audit", "verify", cwd=bank).returncode == 0
+    assert toolpost("audit", "search", "--code", "approved", cwd=bank).returncode == 0
 
 
 def test_a_yes_that_lasts_is_listed_and_revoked(bank: Path) -> None:

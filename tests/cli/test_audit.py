@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,37 @@ def test_the_last_calls_are_shown(project: Path) -> None:
     assert (last["tool"], last["code"]) == ("no_such_tool", "NOT_FOUND")
 
 
+@pytest.mark.parametrize("width", [44, 60, 80, 120])
+def test_a_call_is_one_line_and_its_id_can_be_copied(project: Path, width: int) -> None:
+    found = json_of("audit", "tail", cwd=project)
+    shown = toolpost("audit", "tail", cwd=project, COLUMNS=str(width)).stdout.splitlines()
+    header, *rows, count = shown
+    assert (len(rows), count) == (3, "3 calls")
+    assert max(map(len, shown)) <= width
+    for row, call in zip(rows, found, strict=True):
+        assert call["code"] in row and call["tool"][:3] in row and call["caller"]["id"][:2] in row
+    (short,) = [word for word in rows[1].split() if "-" in word and "…" not in word][-1:]
+    assert len(short) < 16
+    assert json_of("audit", "show", short, cwd=project) == found[1]
+    assert ("ms" in header, "time" in header) == (width >= 70, width >= 50)
+
+
+def test_wide_lines_have_everything_whole(project: Path) -> None:
+    found = json_of("audit", "tail", cwd=project)
+    for words in (["tail", "--wide"], ["search", "--wide"], ["tail", "--wide", "-n", "3"]):
+        shown = toolpost("audit", *words, cwd=project, COLUMNS="40").stdout
+        assert all(call["call_id"] in shown and call["tool"] in shown for call in found)
+
+
+def test_a_code_that_no_call_can_have_is_refused_with_the_nearest(project: Path) -> None:
+    wrong = toolpost("audit", "search", "--code", "OKK", cwd=project)
+    assert (wrong.returncode, "did you mean 'OK'?" in wrong.stderr) == (2, True)
+    wrong = toolpost("audit", "export", "--code", "x", cwd=project)
+    assert (wrong.returncode, "there are OK, VALIDATION_ERROR," in wrong.stderr) == (2, True)
+    for code, number in (("ok", 2), ("NOT_FOUND", 1), ("unknown", 0), ("OPEN", 0)):
+        assert len(json_of("audit", "search", "--code", code, cwd=project)) == number
+
+
 def test_new_calls_are_followed(project: Path) -> None:
     with subprocess.Popen(
         [*PROGRAM, "audit", "tail", "-n", "1", "--follow", "--json"],
@@ -107,8 +139,11 @@ def test_one_call_is_shown_whole(project: Path) -> None:
     shown = toolpost("audit", "show", found["call_id"], cwd=project).stdout
     assert "arguments_digest" in shown
     assert "sha256:" in shown
-    assert toolpost("audit", "show", "nothing", cwd=project).returncode == 1
-    assert "3 calls" in toolpost("audit", "show", found["call_id"][:4], cwd=project).stderr
+    none = toolpost("audit", "show", "nothing", cwd=project)
+    assert (none.returncode, "No call has the id 'nothing'" in none.stderr) == (1, True)
+    several = toolpost("audit", "show", found["call_id"][:4], cwd=project)
+    assert (several.returncode, "3 calls may be meant" in several.stderr) == (1, True)
+    assert found["call_id"] in several.stderr
 
 
 def test_an_audit_as_it_was_written_is_proved(project: Path) -> None:
@@ -140,12 +175,19 @@ def test_an_export_can_be_proved_where_the_key_is(project: Path) -> None:
     done = toolpost("audit", "export", "--format", "journal", "-o", "all.jsonl", cwd=project)
     assert (done.returncode, "lines written to all.jsonl" in done.stderr) == (0, True)
     lines = (project / "all.jsonl").read_text().splitlines()
-    assert json.loads(lines[0])["first"] == 1
+    assert json.loads(lines[0])["number"] == 1
     assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 0
-    changed = lines[1].replace('"tool":"add"', '"tool":"sub"')
-    assert changed != lines[1]
+    copy = json.loads(lines[1])
+    body = b64decode(copy["body"])
+    assert b"\xa3add" in body
+    copy["body"] = b64encode(body.replace(b"\xa3add", b"\xa3sub")).decode()
+    changed = json.dumps(copy)
     (project / "all.jsonl").write_text("\n".join([lines[0], changed, *lines[2:]]) + "\n")
     assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
+    for field, other in (("number", 7), ("writer", "w")):
+        moved = json.dumps(json.loads(lines[1]) | {field: other})
+        (project / "all.jsonl").write_text("\n".join([lines[0], moved, *lines[2:]]) + "\n")
+        assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
     (project / "all.jsonl").write_text("rubbish\n")
     assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
     done = toolpost("audit", "export", "--format", "journal", "--tool", "add", cwd=project)

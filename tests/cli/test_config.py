@@ -50,7 +50,7 @@ def test_a_wrong_table_of_a_backend_is_refused_with_its_place(project: Path) -> 
 
 
 def test_what_looks_like_a_secret_is_not_printed(project: Path) -> None:
-    done = toolpost("config", cwd=project, TOOLPOST_EXTENSIONS__MAIL__API_KEY="hunter2")
+    done = toolpost("config", cwd=project, TOOLPOST_EXTENSIONS__LOG__API_KEY="hunter2")
     assert done.returncode == 0
     assert "hunter2" not in done.stdout and "(hidden)" in done.stdout
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import json_of, toolpost
+from tests.sandbox.elsewhere import need_a_sandbox
 
 
 def verdicts(found: list[dict[str, str]]) -> dict[str, str]:
@@ -16,7 +17,7 @@ def verdicts(found: list[dict[str, str]]) -> dict[str, str]:
 
 @pytest.mark.req("NA-7")
 def test_a_sound_project_has_nothing_that_fails(project: Path) -> None:
-    done = toolpost("doctor", "--json", cwd=project)
+    done = toolpost("doctor", "--probe", "none", "--json", cwd=project)
     found = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
     told = verdicts(found)
@@ -37,7 +38,7 @@ def test_every_tool_that_cannot_run_is_named_with_the_reason(project: Path) -> N
             "- {name: not_imported, description: D., isolation: inline, "
             "binding: {module: nowhere, function: f}}\n"
         )
-    done = toolpost("doctor", "--json", cwd=project)
+    done = toolpost("doctor", "--probe", "none", "--json", cwd=project)
     assert done.returncode == 1
     faults = {
         one["check"]: one["found"] for one in json.loads(done.stdout) if one["verdict"] == "fail"
@@ -60,7 +61,9 @@ def test_only_tools_that_can_be_called_are_counted(
     binding = f"{{module: tools_of_the_test, function: {function}}}"
     spec = f"- {{name: a, description: D., binding: {binding}}}"
     (project / "tools.yaml").write_text(spec, encoding="utf-8")
-    found = {one["check"]: one["found"] for one in json_of("doctor", cwd=project)}
+    found = {
+        one["check"]: one["found"] for one in json_of("doctor", "--probe", "none", cwd=project)
+    }
     assert found["sources"] == "1 loaded, 1 tool"
     assert found.get("tools") == ready
 
@@ -69,32 +72,95 @@ def test_every_source_that_cannot_be_loaded_is_named(project: Path) -> None:
     with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
         for name in ("a", "b"):
             file.write(f'[[sources]]\nkind = "files"\npaths = ["{name}.yaml"]\n')
-    told = verdicts(json_of("doctor", cwd=project))
+    told = verdicts(json_of("doctor", "--probe", "none", cwd=project))
     assert told["source 2 (files)"] == told["source 3 (files)"] == "fail"
     assert told["tools"] == "ok"
 
 
 def test_a_broken_config_is_a_finding_and_the_rest_is_still_tried(project: Path) -> None:
     (project / "toolpost.toml").write_text("wach = 1\n", encoding="utf-8")
-    done = toolpost("doctor", cwd=project)
+    done = toolpost("doctor", "--probe", "none", cwd=project)
     assert done.returncode == 1
     assert "fail" in done.stdout and "did you mean 'watch'?" in " ".join(done.stdout.split())
     assert "stopping" in done.stdout
 
 
 def test_no_config_is_a_warning(tmp_path: Path) -> None:
-    done = toolpost("doctor", "--json", cwd=tmp_path)
+    done = toolpost("doctor", "--probe", "none", "--json", cwd=tmp_path)
     assert (done.returncode, verdicts(json.loads(done.stdout))["config"]) == (0, "warn")
 
 
 def test_a_store_and_an_audit_that_cannot_be_used_are_named(project: Path) -> None:
     toolpost("call", "add", "a=1", cwd=project)
-    assert verdicts(json_of("doctor", cwd=project))["store"] == "ok"
+    assert verdicts(json_of("doctor", "--probe", "none", cwd=project))["store"] == "ok"
     (project / ".toolpost/audit/audit.key").chmod(0o644)
-    found = {one["check"]: one for one in json_of("doctor", cwd=project)}
+    found = {one["check"]: one for one in json_of("doctor", "--probe", "none", cwd=project)}
     assert (found["store"]["verdict"], found["extension audit"]["verdict"]) == ("ok", "fail")
     assert "others may read this key" in found["extension audit"]["found"]
     (project / ".toolpost/store.db").write_text("no database " * 100, encoding="utf-8")
-    found = {one["check"]: one for one in json_of("doctor", cwd=project)}
+    found = {one["check"]: one for one in json_of("doctor", "--probe", "none", cwd=project)}
     assert (found["store"]["verdict"], found["tools"]["verdict"]) == ("fail", "ok")
     assert f"{project}/.toolpost/store.db is no SQLite file" in found["store"]["found"]
+
+
+SANDBOXED = (
+    "- {{name: {name}, description: D., tier: 3, limits: {{memory: 100MB, processes: 8}}, "
+    "binding: {{module: tools_of_the_test, function: add, {grant}}}}}\n"
+)
+
+
+@pytest.mark.req("NA-10", "NA-11")
+def test_the_sandbox_is_attacked_and_what_it_blocks_is_told(tmp_path: Path) -> None:
+    need_a_sandbox()
+    done = toolpost("doctor", "--json", cwd=tmp_path)
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    level = found["sandbox"]["found"].partition(":")[0]
+    assert found["isolation sandbox"]["verdict"] == "ok"
+    assert found[f"attacks {level}"]["verdict"] == "ok", found
+    attacks = found[f"attacks {level}"]["attacks"]
+    assert set(attacks) >= {"read_a_host_file", "connect_by_tcp", "fork_without_end"}
+    assert set(attacks.values()) == {True}
+    for layer in ("namespaces", "seccomp"):
+        assert layer in found["sandbox"]["found"]
+
+
+def test_what_every_level_blocks_fits_on_a_terminal(tmp_path: Path) -> None:
+    need_a_sandbox()
+    done = toolpost("doctor", "--probe", "all", cwd=tmp_path)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "read a host file" in done.stdout and "blocked" in done.stdout
+    assert "attacks I1" in done.stdout
+
+
+def test_attacks_can_be_left_out(tmp_path: Path) -> None:
+    told = verdicts(json_of("doctor", "--probe", "none", cwd=tmp_path))
+    assert "sandbox" in told
+    assert not any(check.startswith("attacks") for check in told)
+
+
+@pytest.mark.req("NA-11")
+def test_a_tool_that_cannot_be_confined_as_it_asks_is_a_failure(project: Path) -> None:
+    need_a_sandbox()
+    with (project / "tools.yaml").open("a", encoding="utf-8") as file:
+        file.write(SANDBOXED.format(name="confined", grant="read: []"))
+        file.write(SANDBOXED.format(name="greedy", grant="write: [/]"))
+    done = toolpost("doctor", "--json", "--probe", "none", cwd=project)
+    assert done.returncode == 1
+    faults = {o["check"]: o["found"] for o in json.loads(done.stdout) if o["verdict"] == "fail"}
+    assert set(faults) == {"tool greedy"}
+    assert faults["tool greedy"].startswith("/ cannot go into a sandbox")
+
+
+def test_a_lower_isolation_is_said_and_never_without_permission(project: Path) -> None:
+    lower = "[sandbox]\nlower = true\n"
+    config = (project / "toolpost.toml").read_text(encoding="utf-8")
+    (project / "toolpost.toml").write_text(f'mode = "permissive"\n{config}{lower}')
+    found = {one["check"]: one for one in json_of("doctor", "--probe", "none", cwd=project)}
+    assert (found["isolation"]["verdict"], "lower" in found["isolation"]["found"]) == ("warn", True)
+    called = toolpost("call", "add", "a=1", cwd=project)
+    assert (called.stdout, called.returncode) == ("11\n", 0)
+    assert "warning: isolation may be one level lower" in called.stderr
+    (project / "toolpost.toml").write_text(f"{config}{lower}")
+    refused = toolpost("call", "add", "a=1", cwd=project)
+    assert refused.returncode == 78
+    assert 'mode = "permissive" only' in refused.stderr

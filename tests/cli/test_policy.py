@@ -153,7 +153,10 @@ def test_rules_that_decide_otherwise_fail_with_the_place_of_the_example(governed
     [
         ("calls = []", "there are no examples"),
         ('[[calls]]\ntool = "add"', "missing required field `expect`"),
-        ('[[calls]]\ntool = "add"\nexpect = "no"', "calls.toml:3:10: invalid enum value 'no'"),
+        (
+            '[[calls]]\ntool = "add"\nexpect = "no"',
+            "calls.toml:3:10: use one of allow, ask, deny, not 'no'",
+        ),
         ('[[calls]]\ntoll = "add"', "unknown 'toll'; did you mean 'tool'?"),
         ('[[calls]]\ntool = "add"\nexpect = "ask"\ncaller = {role = "x"}', "unknown field `role`"),
         ("calls = [", "calls.toml:1:"),

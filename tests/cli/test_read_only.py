@@ -17,7 +17,7 @@ import pytest
 from tests.cli.program import PROGRAM, environment, toolpost
 
 _CAPBSET_DROP = 24
-_DAC_OVERRIDE = 1
+_OVER_RIGHTS = (1, 2)
 
 
 @pytest.fixture
@@ -28,9 +28,10 @@ def locked(project: Path) -> Iterator[Path]:
 
 
 def _like_anybody() -> None:
-    """Even root obeys the rights of files without this capability."""
-    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(_CAPBSET_DROP, _DAC_OVERRIDE, 0, 0, 0):
-        raise OSError("root cannot be kept from writing here")
+    """Even root obeys the rights of files without these capabilities."""
+    for one in _OVER_RIGHTS if os.geteuid() == 0 else ():
+        if ctypes.CDLL(None).prctl(_CAPBSET_DROP, one, 0, 0, 0):
+            raise OSError("root cannot be kept from files here")
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -100,6 +101,96 @@ def test_what_reads_what_is_kept_says_why_it_cannot(locked: Path, words: list[st
     done = run(*words, cwd=locked)
     assert (done.returncode, done.stdout) == (78, "")
     assert f"error: nothing can be kept in {locked}/.toolpost" in done.stderr
+
+
+@pytest.fixture
+def called(project: Path) -> Path:
+    """A project whose audit has something to read."""
+    assert toolpost("call", "add", "a=1", cwd=project).returncode == 0
+    return project
+
+
+READING = [
+    ["audit", "tail"],
+    ["audit", "search", "--tool", "add"],
+    ["audit", "export"],
+    ["audit", "verify"],
+    ["approvals", "list"],
+]
+
+
+@pytest.mark.parametrize("words", READING)
+def test_what_was_kept_can_be_read_where_nothing_can_be_written(
+    called: Path, words: list[str]
+) -> None:
+    well = run(*words, cwd=called)
+    kept = called / ".toolpost"
+    kept.chmod(0o555)
+    try:
+        done = run(*words, cwd=called)
+    finally:
+        kept.chmod(0o700)
+    assert (done.returncode, done.stdout) == (0, well.stdout)
+    assert f"warning: the store can only be read now: {kept}/store.db" in done.stderr
+    assert "it may not be written to" in done.stderr
+
+
+def test_a_store_that_may_not_even_be_read_is_named_with_the_reason(called: Path) -> None:
+    file = called / ".toolpost" / "store.db"
+    file.chmod(0)
+    try:
+        done = run("audit", "tail", cwd=called)
+        examined = run("doctor", "--probe", "none", "--json", cwd=called)
+    finally:
+        file.chmod(0o600)
+    assert (done.returncode, done.stdout) == (16, "")
+    assert f"{file}: " in done.stderr and "it may not be opened" in done.stderr
+    found = {one["check"]: one for one in json.loads(examined.stdout)}
+    assert found["store"]["todo"].startswith("give this user the right to read and write the file")
+    assert found["extension audit"]["todo"].startswith("give this user the right")
+
+
+FULL_DISK = """
+set -e
+mount -t tmpfs -o size=1m none "$1"
+cp -r "$2/." "$1"
+cat /dev/zero > "$1/ballast" 2>/dev/null || true
+cd "$1"
+shift 2
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("words", [*READING, ["doctor", "--probe", "none", "--json"]])
+def test_a_full_disk_is_named_and_what_is_on_it_can_be_read(
+    called: Path, tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    well = run(*words, cwd=called)
+    done = _on_a_full_disk(called, tmp_path_factory.mktemp("disk"), words)
+    if words[0] == "doctor":
+        found = {one["check"]: one for one in json.loads(done.stdout)}
+        assert "the disk is full" in found["store"]["found"]
+        assert found["store"]["todo"].startswith("free some space")
+        assert found["extension audit"]["todo"].startswith("free some space")
+        return
+    assert (done.returncode, done.stdout) == (0, well.stdout)
+    assert "the disk is full" in done.stderr
+
+
+def _on_a_full_disk(
+    project: Path, disk: Path, words: list[str]
+) -> subprocess.CompletedProcess[str]:
+    """A disk of the child's own: it goes with its mount namespace."""
+    namespace = ["--mount"] if os.geteuid() == 0 else ["--mount", "--user", "--map-root-user"]
+    before = ["unshare", *namespace, "bash", "-c", FULL_DISK, "bash", str(disk), str(project)]
+    return subprocess.run(
+        [*before, *PROGRAM, *words],
+        env=environment(PYTHONDONTWRITEBYTECODE="1"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_with_a_store_in_memory_everything_runs(project: Path) -> None:

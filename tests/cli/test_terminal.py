@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolpost.cli.terminal import json_text, one_line, safe, wrapped
+from toolpost.cli.folding import folded
+from toolpost.cli.terminal import counted, json_text, one_line, safe, wrapped
 
 
 @given(st.text())
@@ -58,3 +60,27 @@ def test_a_place_stays_in_one_piece_whatever_the_file_is_called() -> None:
     place = "/a folder/with blanks and a very long name/tools.yaml:12:7:"
     assert wrapped(f"{place} unknown field", 30) == f"{place}\n  unknown field"
     assert wrapped(f"error: {place} wrong", 30) == f"error:\n  {place}\n  wrong"
+
+
+@given(st.text(alphabet="ab/.: \n", max_size=80), st.integers(min_value=5, max_value=30))
+def test_folding_only_adds_newlines_and_only_behind_a_separator(text: str, width: int) -> None:
+    made = folded(text, width)
+    assert made.replace("\n", "") == text.replace("\n", "")
+    for before, after in pairwise(made):
+        assert after != "\n" or before in "/.: \n" or f"{before}\n" in text
+
+
+def test_a_path_breaks_behind_a_slash_and_a_name_behind_a_dot() -> None:
+    assert (
+        folded("sqlite: /a/folder/of/mine/store.db", 14) == "sqlite: /a/folder/of/\nmine/store.db"
+    )
+    assert folded("toolpost.stores.sqlite:SqliteStore", 20) == (
+        "toolpost.stores.\nsqlite:SqliteStore"
+    )
+    assert folded("/fits/here.txt", 14) == "/fits/here.txt"
+    assert folded("sha256:0123456789abcdef", 10) == "sha256:0123456789abcdef"
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(n, "rule") for n in (0, 1, 2)] == ["0 rules", "1 rule", "2 rules"]
+    assert counted(2, "reply", "replies") == "2 replies"

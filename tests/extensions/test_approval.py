@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,10 +18,10 @@ import msgspec
 import pytest
 
 from tests.extensions.around import Yielding, surroundings
-from toolpost import Call, Caller, Executor, Registry, Result, tool
-from toolpost.approvals import Approvals, Decision, Lasting, Request
+from toolpost import Call, Caller, Executor, Registry, Result, create_tool, tool
+from toolpost.approvals import Approvals, Decision, Lasting, Request, Settled
 from toolpost.contracts import Records, Walk
-from toolpost.errors import ConfigError, Conflict, Denied
+from toolpost.errors import ConfigError, Conflict, Denied, InvalidArguments
 from toolpost.extensions.approval import Approval, ApprovalOptions
 from toolpost.extensions.metrics import Expected, Metrics
 from toolpost.result import Approved
@@ -91,6 +92,7 @@ class Bench:
     ) -> None:
         options.setdefault("approvers", ("approver",))
         self.ring = Approval(records, options=ApprovalOptions(**options), ask=ask, clock=clock)
+        self.records = records
         self.executor = Executor(Registry(tools), guards=[*before, self.ring])
         self.desk = self.ring.approvals
 
@@ -189,6 +191,14 @@ async def test_where_nobody_is_ever_asked_what_the_policy_wants_asked_does_not_r
     bench = Bench(Yielding(), before=(wants_asked,), mode="never")
     assert code(await bench.executor.execute("look")) == "APPROVAL_REQUIRED"
     assert bench.executor.bound("look").rings == ("wants_asked",)
+    assert code(await bench.pay()) == "APPROVAL_REQUIRED", "what the spec wants hides no rule"
+    assert ran == []
+
+
+async def test_where_nobody_is_ever_asked_a_dry_run_says_so() -> None:
+    bench = Bench(Yielding(), mode="never")
+    result = await bench.pay(dry_run=True)
+    assert result.metadata.plan is not None and "ask" not in result.metadata.plan
 
 
 async def test_a_dry_run_asks_nobody_and_uses_nothing_up(bench: Bench) -> None:
@@ -463,12 +473,194 @@ async def test_an_edit_gets_its_defaults_and_may_be_sent_by_the_caller(bench: Be
     assert (await bench.pay("carl", grant=handle)).output == "paid 10 to carl"
 
 
-async def test_an_edit_that_does_not_fit_the_tool_is_refused_and_not_used_up(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"to": 5}, "/to: expected string"),
+        ({"to": "bob", "amont": 5}, "pay has no parameter 'amont'; did you mean 'amount'"),
+        ({"amount": 5}, "Missing required parameter: to"),
+    ],
+)
+async def test_an_edit_that_does_not_fit_the_tool_is_refused(
+    bench: Bench, arguments: dict[str, Any], why: str
+) -> None:
     handle = await bench.handle()
+    edit = Decision(approve=True, arguments=arguments)
+    with pytest.raises(InvalidArguments, match=re.escape(why)):
+        await bench.desk.decide(handle, edit, by=BOSS, channel="api")
+    assert (await bench.desk.find(handle)).status == "waiting"
+
+
+async def test_an_edit_of_a_tool_that_is_not_known_here_is_checked_when_it_is_used(
+    bench: Bench, clock: Clock
+) -> None:
+    handle = await bench.handle()
+    elsewhere = Approvals(bench.records, clock=clock)
     edit = Decision(approve=True, arguments={"to": 5})
-    await bench.desk.decide(handle, edit, by=BOSS, channel="api")
+    await elsewhere.decide(handle, edit, by=Caller("z", owner=True), channel="console")
     assert code(await bench.pay(grant=handle)) == "VALIDATION_ERROR"
     assert (await bench.desk.find(handle)).status == "approved"
+
+
+async def test_what_an_edit_was_meant_for_has_to_be_as_it_was(bench: Bench, clock: Clock) -> None:
+    handle = await bench.handle()
+    other = Bench(bench.records, clock, tools=(changed,))
+    await other.handle("x")
+    edit = Decision(approve=True, arguments={"to": "carl"})
+    with pytest.raises(Conflict, match="has changed"):
+        await other.desk.decide(handle, edit, by=BOSS, channel="api")
+
+
+@pytest.mark.req("FM-13")
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ({"amount": {"maxmum": 50}}, "'maxmum' cannot be said here; did you mean 'maximum'"),
+        ({"amount": {"anyOf": [{"maxmum": 50}]}}, "'maxmum' cannot be said here"),
+        ({"amount": {"description": "at most 50"}}, "use const, enum"),
+        ({"amount": {}}, "{} would fit anything"),
+        ({"amount": {"anyOf": [{}]}}, "{} would fit anything"),
+        ({"amount": {"not": {}}}, "{} would fit anything"),
+        ({"amount": True}, "as a JSON Schema"),
+        ({"amout": {"maximum": 50}}, "pay has no parameter 'amout'; did you mean 'amount'"),
+        ({"zzz": {"const": 1}}, "it takes to, amount"),
+    ],
+)
+async def test_a_lasting_yes_that_is_misspelt_is_none(
+    bench: Bench, where: dict[str, Any], why: str
+) -> None:
+    handle = await bench.handle()
+    lasting = Decision(approve=True, lasting=Lasting(where=where))
+    with pytest.raises(InvalidArguments, match=re.escape(why)):
+        await bench.desk.decide(handle, lasting, by=ANN, channel="terminal")
+    assert await bench.desk.standing() == []
+    assert (await bench.desk.find(handle)).status == "waiting"
+
+
+async def test_a_bound_on_numbers_covers_nothing_else(clock: Clock) -> None:
+    @tool(tier=1, requires_approval=True)
+    async def pay(to: str | list[str], amount: int | str) -> str:
+        """Pay somebody."""
+        return "paid"
+
+    bench = Bench(Yielding(clock=clock), clock, tools=(pay,))
+
+    async def coded(to: Any, amount: Any) -> str:
+        sent = {"to": to, "amount": amount}
+        return code(await bench.executor.execute("pay", sent, caller=BOT))
+
+    assert await coded("bob", 1) == "APPROVAL_REQUIRED"
+    (request,) = await bench.desk.waiting()
+    where = {
+        "amount": {"maximum": 50},
+        "to": {"anyOf": [{"maxLength": 3}, {"items": {"const": "x"}}]},
+    }
+    lasting = Decision(approve=True, lasting=Lasting(where=where))
+    await bench.desk.decide(request.handle, lasting, by=ANN, channel="terminal")
+    assert await coded("eve", 50) == "ok"
+    assert await coded(["x"], 50) == "ok"
+    assert await coded("bob", "999999") == "APPROVAL_REQUIRED"
+    assert await coded(["eve"], 50) == "APPROVAL_REQUIRED"
+
+
+async def test_a_tool_that_takes_any_parameter_may_be_approved_for_any(clock: Clock) -> None:
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+    async def run(numbers: dict[str, int]) -> str:
+        return "ran"
+
+    free = create_tool("free", "Take anything.", run, input_schema=schema, requires_approval=True)
+    bench = Bench(Yielding(clock=clock), clock, tools=(free,))
+    result = await bench.executor.execute("free", {"a": 1}, caller=BOT)
+    handle = str((result.error.details or {})["approval"]) if result.error else ""
+    yes = Decision(approve=True, lasting=Lasting(where={"b": {"maximum": 5}}))
+    await bench.desk.decide(handle, yes, by=ANN, channel="terminal")
+    assert (await bench.executor.execute("free", {"b": 5}, caller=BOT)).success
+
+
+# what is taken back
+
+
+@pytest.mark.req("FM-13")
+async def test_a_yes_that_nobody_has_used_is_taken_back_with_all_that_lasts_of_it(
+    bench: Bench,
+) -> None:
+    handle = await bench.handle()
+    lasting = Lasting(where={"to": {"const": "carl"}})
+    yes = Decision(approve=True, lasting=lasting)
+    await bench.desk.decide(handle, yes, by=ANN, channel="terminal")
+    denied = await bench.desk.take_back(handle, by=ANN, channel="terminal", reason="A mistake.")
+    assert denied.status == "denied"
+    assert await bench.desk.standing() == []
+    result = await bench.pay()
+    assert code(result) == "APPROVAL_DENIED"
+    assert result.error is not None and "A mistake." in result.error.message
+    assert code(await bench.pay("carl")) == "APPROVAL_REQUIRED"
+    assert ran == []
+
+
+async def test_only_a_yes_that_is_not_used_can_be_taken_back(bench: Bench) -> None:
+    waiting = await bench.handle("carl")
+    with pytest.raises(Conflict, match="is waiting: there is no yes to take back"):
+        await bench.desk.take_back(waiting, by=ANN, channel="terminal")
+    handle = await bench.approved()
+    with pytest.raises(Denied):
+        await bench.desk.take_back(handle, by=Caller("x", user="eve"), channel="api")
+    assert (await bench.pay()).success
+    with pytest.raises(Conflict, match="is used"):
+        await bench.desk.take_back(handle, by=ANN, channel="terminal")
+
+
+async def test_of_a_use_and_a_taking_back_that_race_one_wins(bench: Bench) -> None:
+    for number in range(20):
+        handle = await bench.approved(f"p{number}")
+        taking = bench.desk.take_back(handle, by=ANN, channel="terminal")
+        result, taken = await asyncio.gather(
+            bench.pay(f"p{number}"), taking, return_exceptions=True
+        )
+        assert isinstance(result, Result)
+        assert result.success != isinstance(taken, Request)
+
+
+# what is told
+
+
+async def test_every_answer_that_counts_is_told(bench: Bench) -> None:
+    heard: list[Settled] = []
+
+    async def tell(settled: Settled) -> None:
+        heard.append(settled)
+
+    bench.desk.tell = tell
+    first, second = await bench.handle(), await bench.handle("carl")
+    lasting = Decision(approve=True, lasting=Lasting(where={"to": {"const": "dora"}}, uses=2))
+    await bench.desk.decide(first, lasting, by=ANN, channel="terminal")
+    await bench.desk.decide(second, Decision(approve=False), by=BOSS, channel="api")
+    with pytest.raises(Conflict):
+        await bench.desk.decide(second, YES, by=BOSS, channel="api")
+    (standing,) = await bench.desk.standing()
+    await bench.desk.revoke(standing.handle[:8], by=ANN, channel="console")
+    await bench.desk.take_back(first, by=ANN, channel="terminal")
+    assert [(one.what, one.by.id, one.channel) for one in heard] == [
+        ("approve", "ann-at-home", "terminal"),
+        ("deny", "key-9", "api"),
+        ("revoke", "ann-at-home", "console"),
+        ("take back", "ann-at-home", "terminal"),
+    ]
+    assert heard[0].standing == standing == heard[2].standing
+    assert [one.request and one.request.handle for one in heard] == [first, second, None, first]
+
+
+async def test_what_was_decided_holds_even_if_nobody_can_be_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def tell(settled: Settled) -> None:
+        raise RuntimeError("the line is cut")
+
+    bench.desk.tell = tell
+    await bench.approved()
+    assert (await bench.pay()).success
+    assert "nobody could be told of approve" in caplog.text
 
 
 async def test_a_ring_may_refuse_what_an_approver_has_edited(clock: Clock) -> None:

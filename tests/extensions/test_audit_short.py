@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -19,13 +20,18 @@ from toolpost import Call, Caller, Executor, Registry, Result, create_tool, know
 from toolpost.contracts import Walk
 from toolpost.digest import digest
 from toolpost.extensions.approval import Approval
-from toolpost.extensions.audit import Audit, AuditOptions, tidied
-from toolpost.ledger.block import Row, Shape, decode
+from toolpost.extensions.audit import Audit, AuditOptions
+from toolpost.extensions.sanitize import Sanitize
+from toolpost.ledger.block import Shape, Short, decode, decode_row, encode_row, text_of, value_of
+from toolpost.ledger.reading import AuditedCall
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.scribe import BATCH
+from toolpost.ledger.tidy import tidied
 from toolpost.redact import clean_json, redact, remember
+from toolpost.result import Metadata
 
 SHAPE = Shape.of(AuditRecord(kind="call"))
+CLEAN = Shape.of(AuditRecord(kind="call"), clean=True)
 PLANTED = (
     "AKIAIOSFODNN7EXAMPLE",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
@@ -56,15 +62,25 @@ VALUES = st.recursive(
 )
 
 
-def rows(sent: list[Any]) -> list[Row]:
-    return [
-        (SHAPE, str(n), 0.0, 1.0, msgspec.Raw(msgspec.json.encode(one)))
-        for n, one in enumerate(sent)
-    ]
+def rows(sent: list[Any], shape: Shape = SHAPE, *, packed: bool = False) -> list[Short]:
+    """Calls that began one second after the other, the first at 1."""
+    return [_row(shape, n, one, packed) for n, one in enumerate(sent, start=1)]
 
 
-def joined(told: list[Row]) -> bytes:
-    return b"\n".join([row[4] for row in told])
+def _row(shape: Shape, number: int, one: Any, packed: bool) -> Short:
+    try:
+        sent: Any = msgspec.msgpack.encode(one) if packed else msgspec.json.encode(one).decode()
+    except OverflowError:
+        sent = msgspec.json.encode(one).decode()
+    return shape, encode_row((shape.number, str(number), float(number), 1.0, sent)), 0.0
+
+
+def shown(told: Sequence[Short]) -> list[Any]:
+    return [value_of(decode_row(row).sent) for _, row, _ in told]
+
+
+def joined(told: Sequence[Short]) -> str:
+    return "\n".join(text_of(decode_row(row).sent) for _, row, _ in told)
 
 
 @pytest.mark.req("NA-3")
@@ -74,12 +90,11 @@ def joined(told: list[Row]) -> bytes:
 @example([{"a": "ann@" + "ü" * 40 + ".de"}])
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=3), max_size=20))
 def test_attack_many_at_once_are_redacted_as_each_alone_would_be(sent: list[Any]) -> None:
-    told = rows(sent)
-    found = tidied(told, joined(told))
-    assert [json.loads(bytes(row[4])) for row in found] == [redact(one) for one in sent]
-    for one, row in zip(sent, found, strict=True):
-        left = json.loads(bytes(row[4]))
-        assert row[5:] == (() if left == one else (digest(one),))
+    for packed in (False, True):
+        found = tidied(rows(sent, packed=packed))
+        assert shown(found) == [redact(one) for one in sent]
+        for one, left, (_, row, _) in zip(sent, shown(found), found, strict=True):
+            assert decode_row(row).digest == (None if left == one else digest(one))
 
 
 @pytest.mark.parametrize("secret", PLANTED)
@@ -90,9 +105,8 @@ def test_attack_one_secret_among_a_thousand_calls_is_not_written(secret: str, ar
     sent = [{"text": f"line {n}\n", "n": n} for n in range(1000)]
     sent[617]["text"] = around.format(secret)
     told = rows(sent)
-    found = tidied(told, joined(told))
-    text = joined(list(found)).decode()
-    assert msgspec.json.encode(secret).decode()[1:-1] not in text
+    found = tidied(told)
+    assert msgspec.json.encode(secret).decode()[1:-1] not in joined(found)
     assert [row for n, row in enumerate(found) if n != 617] == [
         row for n, row in enumerate(told) if n != 617
     ]
@@ -107,9 +121,8 @@ def known_secret() -> Iterator[str]:
 
 
 def test_attack_a_secret_that_is_known_is_found_through_its_escapes(known_secret: str) -> None:
-    told = rows([{"a": 1}, {"a": f"x{known_secret}y"}])
-    found = tidied(told, joined(told))
-    assert b"ote" not in joined(list(found))
+    found = tidied(rows([{"a": 1}, {"a": f"x{known_secret}y"}]))
+    assert "ote" not in joined(found)
 
 
 def test_text_with_line_breaks_and_quotes_needs_no_closer_look() -> None:
@@ -219,6 +232,24 @@ async def test_what_rings_say_of_each_call_is_in_its_record(tmp_path: Path) -> N
 
 
 @pytest.mark.anyio
+async def test_a_trail_that_is_not_the_call_s_own_is_in_its_record(tmp_path: Path) -> None:
+    book = Book()
+
+    async def elsewhere(call: Call, call_next: Walk) -> Result:
+        result = await call_next(call)
+        if call.arguments["text"] != "3":
+            return result
+        about = Metadata(call.call_id, trail=["elsewhere"])
+        return Result(result.output, metadata=about)
+
+    async with audited(tmp_path, book, guards=[elsewhere]) as tools:
+        for n in range(5):
+            await tools.execute("look", {"text": str(n)})
+    trails = [c.asked.trail for c in await book.calls()]
+    assert trails == [["audit", "elsewhere"]] * 3 + [["elsewhere"]] + [["audit", "elsewhere"]]
+
+
+@pytest.mark.anyio
 async def test_more_callers_than_are_remembered_are_on_the_record(tmp_path: Path) -> None:
     book = Book()
     async with audited(tmp_path, book) as tools:
@@ -260,3 +291,220 @@ async def test_who_calls_without_a_pause_lets_the_audit_be_written(tmp_path: Pat
             await tools.execute("look", {"text": "x"})
         assert len(book.appends) >= 2
     assert AuditOptions().buffer >= 4 * BATCH
+
+
+ORDER = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "number": {"type": ["integer", "number", "null"]},
+        "lines": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "additionalProperties": False,
+}
+NUMBERS = st.none() | st.integers() | st.floats() | st.sampled_from(
+    [4111111111111111, -4111111111111111, 4111111111111111.0, 2**64 - 1, 2**64, 2**70, 126, 207]
+)  # fmt: skip
+ORDERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": TEXTS,
+        "number": NUMBERS,
+        "lines": st.lists(
+            st.fixed_dictionaries({"name": TEXTS}, optional={"count": st.integers()}), max_size=3
+        ),
+    },
+)
+
+
+def reading(schema: dict[str, Any], *, coerce: bool = False) -> Any:
+    """A tool that anything may be done with."""
+
+    async def read(arguments: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+
+    return create_tool(
+        "read", "Read.", read, input_schema=schema, tier=0, effects="read", coerce=coerce
+    )
+
+
+async def recorded(
+    folder: Path,
+    sent: Sequence[dict[str, Any]],
+    *guards: Any,
+    schema: dict[str, Any] = ORDER,
+    coerce: bool = False,
+) -> list[AuditedCall]:
+    """What the audit keeps of these calls, once harmless ones have been written."""
+    book = Book()
+    around = surroundings(folder, records=book, journal=book)
+    audit = Audit(around, AuditOptions(seconds=0))
+    tools = Registry([reading(schema, coerce=coerce)])
+    async with Executor(tools, observers=[audit], guards=guards) as executor:
+        await executor.execute("read", {})
+        async with asyncio.timeout(10):
+            while not await book.calls():
+                await asyncio.sleep(0)
+        for one in sent:
+            await executor.execute("read", {})
+            await executor.execute("read", one)
+    return (await book.calls())[2::2]
+
+
+def kept(found: Sequence[AuditedCall]) -> list[Any]:
+    return [call.asked.arguments for call in found]
+
+
+@pytest.mark.req("NA-3")
+@example([{"lines": [{"name": "https:~1~1ann:s3cr3t-pw@localhost"}]}])
+@example([{"number": 4111111111111111}])
+@example([{"lines": [{"name": "x", "count": 4111111111111111}]}])
+@example([{"number": 2**70}, {"lines": [{"name": "https:~1~1ann:s3cr3t-pw@localhost"}]}])
+@example([{"text": "ann@example.org", "number": float("nan")}, {"text": "~1 \xcf"}])
+@given(st.lists(ORDERS, max_size=5))
+def test_attack_what_sanitize_has_seen_is_redacted_as_it_would_be_without(sent: list[Any]) -> None:
+    with TemporaryDirectory() as folder:
+        seen = asyncio.run(recorded(Path(folder), sent, Sanitize()))
+        alone = asyncio.run(recorded(Path(folder), sent))
+    told = [json.loads(msgspec.json.encode(one)) for one in sent]
+    assert kept(seen) == kept(alone) == [redact(one) for one in told]
+    for call, one in zip(seen, told, strict=True):
+        if call.code == "OK":
+            assert call.asked.arguments_digest == digest(one)
+
+
+def spied(text: str) -> dict[str, Any]:
+    return {"text": text, "lines": [{"name": text}]}
+
+
+ALLOWED = Sanitize(personal="allow")
+WARNING = Sanitize(secrets="warn", personal="warn")
+
+
+@pytest.mark.anyio
+@pytest.mark.req("NA-3")
+@pytest.mark.parametrize("guards", [(), (Sanitize(),), (WARNING,), (ALLOWED,)], ids=str)
+@pytest.mark.parametrize("secret", PLANTED)
+async def test_attack_whatever_sanitize_does_a_secret_is_in_no_record(
+    tmp_path: Path, guards: tuple[Any, ...], secret: str
+) -> None:
+    sent = [spied(secret), {"text": f"x {secret} y"}]
+    assert kept(await recorded(tmp_path, sent, *guards)) == [redact(one) for one in sent]
+
+
+@pytest.mark.anyio
+async def test_attack_what_a_guard_took_out_before_sanitize_saw_it_is_in_no_record(
+    tmp_path: Path,
+) -> None:
+    async def takes(call: Call, call_next: Walk) -> Result:
+        return await call_next(call.with_arguments({**call.arguments, "text": "x"}))
+
+    sent = {"text": PLANTED[0]}
+    (found,) = await recorded(tmp_path, [sent], takes, Sanitize())
+    assert (found.code, found.asked.arguments) == ("OK", redact(sent))
+
+
+@pytest.mark.anyio
+async def test_attack_a_guard_of_the_same_name_vouches_for_nothing(tmp_path: Path) -> None:
+    async def sanitize(call: Call, call_next: Walk) -> Result:
+        return await call_next(call.with_arguments({}))
+
+    sent = {"text": PLANTED[0]}
+    (found,) = await recorded(tmp_path, [sent], sanitize, Sanitize())
+    assert (found.code, found.asked.arguments) == ("OK", redact(sent))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("properties", "sent"),
+    [
+        ({"pin": {"type": "integer"}}, {"pin": 1234}),
+        ({"card": {"type": "integer"}}, {"card": 4111111111111111}),
+        ({"card": {"type": "integer"}}, {"card": "4111111111111111"}),
+        ({"to": {"enum": ["ann@example.org"]}}, {"to": "ann@example.org"}),
+        ({"to": {"type": "string", "x-raw": True}}, {"to": "ann@example.org"}),
+        ({"to": {"type": "object"}}, {"to": {"password": "x"}}),
+        ({"to": {"type": "object"}}, {"to": {"ann@example.org": 1}}),
+    ],
+)
+@pytest.mark.parametrize("guards", [(), (Sanitize(),)], ids=["alone", "sanitize"])
+async def test_attack_what_no_look_at_texts_finds_is_in_no_record(
+    tmp_path: Path, properties: dict[str, Any], sent: dict[str, Any], guards: tuple[Any, ...]
+) -> None:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    (found,) = await recorded(tmp_path, [sent], *guards, schema=schema, coerce=True)
+    assert found.code == "OK"
+    assert found.asked.arguments == redact(sent) != sent
+    (found,) = await recorded(tmp_path, [sent], *guards, schema=schema)
+    assert found.asked.arguments == redact(sent)
+
+
+@pytest.mark.anyio
+async def test_attack_a_secret_that_becomes_known_during_a_call_is_in_no_record(
+    tmp_path: Path, known_secret: str
+) -> None:
+    """Sanitize did not know it, and the calls that were written meanwhile say nothing of it."""
+    known.values.discard(known_secret)
+    book = Book()
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    async def wait(arguments: dict[str, Any]) -> None:
+        if arguments.get("text"):
+            begun.set()
+            await go.wait()
+
+    slow = create_tool("read", "Read.", wait, input_schema=ORDER, tier=0, effects="read")
+    audit = Audit(surroundings(tmp_path, records=book, journal=book), AuditOptions(seconds=0))
+    async with Executor(Registry([slow]), observers=[audit], guards=[Sanitize()]) as executor:
+        await executor.execute("read", {})
+        running = asyncio.ensure_future(executor.execute("read", {"text": known_secret}))
+        await begun.wait()
+        remember(known_secret)
+        await executor.execute("read", {})
+        async with asyncio.timeout(10):
+            while len(await book.calls()) < 2:
+                await asyncio.sleep(0)
+        go.set()
+        assert (await running).success
+    assert kept(await book.calls()) == [{}, {}, {"text": "[redacted:known_secret]"}]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("guards", "form"), [((), str), ((Sanitize(),), bytes)], ids=["no", "yes"])
+async def test_what_somebody_vouches_for_is_not_searched_again(
+    tmp_path: Path, guards: tuple[Any, ...], form: type
+) -> None:
+    book = Book()
+    audit = Audit(surroundings(tmp_path, records=book, journal=book))
+    async with Executor(Registry([look]), observers=[audit], guards=guards) as executor:
+        for n in range(3):
+            assert (await executor.execute("look", {"text": f"number {n}"})).success
+    blocks = [decode(line.body) for line in await book.read()]
+    (block,) = [block for block in blocks if block is not None and block.shapes]
+    assert [type(decode_row(row).sent) for row in block.rows] == [str, form, form]
+    assert kept(await book.calls()) == [{"text": f"number {n}"} for n in range(3)]
+    told = rows([{"text": PLANTED[0]}], CLEAN, packed=True)
+    assert tidied([(CLEAN, told[0][1], 1.0)], since=0.5) == [(CLEAN, told[0][1], 1.0)]
+    assert kept_secret(tidied([(CLEAN, told[0][1], 1.0)], since=1.0)) is False
+
+
+def kept_secret(found: Sequence[Short]) -> bool:
+    return PLANTED[0] in joined(found)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63, 2**64 - 1, 2**64, 2**70, -(2**70)])
+async def test_a_number_of_any_size_is_on_the_record_as_it_is(tmp_path: Path, number: int) -> None:
+    sent = [{"number": number}] * 2
+    for guards in ((), (Sanitize(),)):
+        found = await recorded(tmp_path, sent, *guards)
+        assert [(c.code, c.asked.arguments) for c in found] == [("OK", one) for one in sent]
+        assert {c.asked.arguments_digest for c in found} == {digest(sent[0])}

@@ -193,6 +193,27 @@ async def test_nobody_waits_beyond_his_deadline() -> None:
     assert work.begun == [0, 2, 3, 4]
 
 
+async def test_who_is_refused_is_told_when_to_come_again_by_how_fast_the_queue_moves() -> None:
+    work, slots = Work(), Slots()
+    one = work.tool(limits=Limits(concurrency=1, queue=20))
+
+    async def refused() -> float | None:
+        calls = started(executor, range(21))
+        await until(lambda: totals(slots) == (1, 20))
+        result = await executor.execute("work", {"number": 21})
+        assert result.error is not None and result.error.code == "QUEUE_FULL"
+        work.go.set()
+        async with asyncio.timeout(LIMIT):
+            await asyncio.gather(*calls)
+        work.go.clear()
+        return result.error.retry_after
+
+    async with Executor(Registry([one]), guards=[slots]) as executor:
+        assert await refused() == 1.0  # nothing is known yet
+        after = await refused()
+        assert after is not None and 0.05 <= after < 1.0
+
+
 async def test_a_queue_of_none_refuses_whatever_does_not_run_at_once() -> None:
     work, slots = Work(), Slots()
     one = work.tool(limits=Limits(concurrency=1, queue=0))

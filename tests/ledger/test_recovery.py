@@ -17,7 +17,7 @@ from tests.ledger.houses import audited, house, records, tamper, verified
 from toolpost.clock import SystemClock
 from toolpost.contracts import Line
 from toolpost.ledger.anchor import anchors, is_held
-from toolpost.ledger.block import pack
+from toolpost.ledger.block import Place, pack
 from toolpost.ledger.opening import FOLDER, lines_of, open_chain
 from toolpost.ledger.reading import records_of
 from toolpost.ledger.record import AuditRecord
@@ -227,7 +227,7 @@ async def test_what_stands_behind_the_anchor_and_does_not_follow_is_left_alone(
 ) -> None:
     store = Shaky()
     chain = await open_chain(tmp_path, store, SystemClock())
-    stray = pack([record("call")]).placed(writer=chain.anchor.writer, first=2, prev="", clock=0.0)
+    stray = pack([record("call")], Place(chain.anchor.writer, 2, "", 0.0)).body
     await store.append([Line(chain.anchor.writer, 2, stray)])
     chain.release()
     again = await open_chain(tmp_path, store, SystemClock())

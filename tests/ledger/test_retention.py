@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from tests.extensions.around import surroundings
 from tests.ledger.houses import TOOLS, bodies, records, tamper, verified
 from toolpost import Executor, Registry
-from toolpost.contracts import Line
 from toolpost.extensions.audit import Audit, AuditOptions
-from toolpost.ledger.block import decode
+from toolpost.ledger.copying import lines_in
 from toolpost.ledger.opening import FOLDER, KEY
 from toolpost.ledger.verify import Proof, verify
 from toolpost.seal import verifiers
@@ -37,13 +35,6 @@ async def day_of_work(
     await store.close()
 
 
-async def file_lines(file: Path) -> AsyncIterator[Line]:
-    for position, body in enumerate(file.read_bytes().splitlines(), start=1):
-        block = decode(body)
-        assert block is not None
-        yield Line(block.writer, block.last, body, position)
-
-
 async def archives(folder: Path) -> list[Path]:
     return sorted((folder / ".toolpost" / FOLDER / "archive").glob("*"))
 
@@ -63,7 +54,7 @@ async def test_old_days_go_to_an_archive_and_both_parts_are_proved(tmp_path: Pat
     keys = verifiers(tmp_path / ".toolpost" / FOLDER, KEY)
     number = 1
     for file in await archives(tmp_path):
-        part = await verify(file_lines(file), Proof(keys=keys, whole=False))
+        part = await verify(lines_in(file), Proof(keys=keys, whole=False))
         assert part.ok
         (head,) = part.heads
         assert (head.first, head.signed) == (number, head.number - 1)

@@ -20,6 +20,7 @@ from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.verify import Problem, Verified
 
 pytestmark = pytest.mark.anyio
+SIX = msgspec.msgpack.encode({"a": 666, "b": 1})
 
 
 async def written(folder: Path, calls: int = 8, checkpoint: int = 1000) -> Verified:
@@ -39,9 +40,9 @@ async def written(folder: Path, calls: int = 8, checkpoint: int = 1000) -> Verif
 
 def changed(body: bytes, **changes: object) -> bytes:
     """A line whose one record says something else."""
-    block = msgspec.json.decode(body)
-    block["rows"][0] |= changes
-    return msgspec.json.encode(block)
+    block = msgspec.msgpack.decode(body)
+    record = msgspec.json.decode(block["rows"][0]) | changes
+    return msgspec.msgpack.encode(block | {"rows": [msgspec.json.encode(record)]})
 
 
 def first(found: Verified) -> tuple[int, str]:
@@ -60,7 +61,7 @@ def rechained(folder: Path, number: int, **changes: object) -> None:
         body = kept[n]
         if n >= number:
             body = changed(body, **(changes if n == number else {}))
-            body = msgspec.json.encode(msgspec.json.decode(body) | {"prev": before})
+            body = msgspec.msgpack.encode(msgspec.msgpack.decode(body) | {"prev": before})
             written_over(folder, n, body)
         before = link(body)
 
@@ -81,8 +82,8 @@ async def test_attack_an_edited_record_is_named(tmp_path: Path, number: int) -> 
 
 async def test_attack_an_edited_link_is_named(tmp_path: Path) -> None:
     await written(tmp_path)
-    block = msgspec.json.decode(bodies(tmp_path)[5])
-    written_over(tmp_path, 5, msgspec.json.encode(block | {"prev": "0" * 64}))
+    block = msgspec.msgpack.decode(bodies(tmp_path)[5])
+    written_over(tmp_path, 5, msgspec.msgpack.encode(block | {"prev": "0" * 64}))
     assert first(await verified(tmp_path)) == (5, "edited")
 
 
@@ -290,17 +291,18 @@ async def reads(folder: Path, number: int = 40) -> dict[str, Any]:
         for i in range(number):
             await tools.execute("add", {"a": i, "b": 1})
     assert sorted(bodies(folder)) == [1, number + 1, number + 2]
-    block: dict[str, Any] = msgspec.json.decode(bodies(folder)[number + 1])
-    return block
+    block: dict[str, Any] = msgspec.msgpack.decode(bodies(folder)[number + 1])
+    return block | {"rows": [msgspec.msgpack.decode(row) for row in block["rows"]]}
 
 
 def rewritten(folder: Path, block: dict[str, Any], *, number: int = 41) -> None:
-    written_over(folder, number, msgspec.json.encode(block))
+    rows = [row if isinstance(row, bytes) else msgspec.msgpack.encode(row) for row in block["rows"]]
+    written_over(folder, number, msgspec.msgpack.encode(block | {"rows": rows}))
 
 
 def summed(block: dict[str, Any]) -> dict[str, Any]:
     """With the checksums that the rows have now."""
-    return block | {"sums": [adler32(msgspec.json.encode(row)) for row in block["rows"]]}
+    return block | {"sums": [adler32(msgspec.msgpack.encode(row)) for row in block["rows"]]}
 
 
 async def test_many_reads_share_a_line_and_are_proved(tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ async def test_attack_a_record_edited_inside_a_block_is_named(
     tmp_path: Path, place: int, field: int
 ) -> None:
     block = await reads(tmp_path)
-    block["rows"][place][field] = {1: "c", 2: 5.0, 3: 1e9, 4: {"a": 666}}[field]
+    block["rows"][place][field] = {1: "c", 2: 5.0, 3: 1e9, 4: SIX}[field]
     rewritten(tmp_path, block)
     (problem,) = (await verified(tmp_path)).problems
     assert (problem.number, problem.fault, problem.last) == (2 + place, "edited", 0)
@@ -334,7 +336,7 @@ async def test_attack_a_record_deleted_from_a_block_is_named(tmp_path: Path, pla
 
 async def test_attack_a_record_put_into_a_block_is_named(tmp_path: Path) -> None:
     block = await reads(tmp_path)
-    block["rows"].insert(10, ["[1]", "c", 1.0, 2.0, {}])
+    block["rows"].insert(10, [1, "c", 1.0, 2.0, b"\x80"])
     rewritten(tmp_path, block)
     (problem,) = (await verified(tmp_path)).problems
     assert (problem.number, problem.fault) == (12, "edited")
@@ -358,7 +360,7 @@ def edit_clock(block: dict[str, Any]) -> None:
 
 
 def edit_row(block: dict[str, Any]) -> None:
-    block["rows"][5][4] = {"a": 666}
+    block["rows"][5][4] = SIX
 
 
 @pytest.mark.parametrize("edit", [edit_shape, edit_clock, edit_row])
@@ -406,10 +408,11 @@ async def test_attack_blocks_that_are_joined_do_not_step_over_what_was_known(
         chain.release()
     (state(tmp_path) / "chain-000.json").write_bytes(anchored)
     kept = bodies(tmp_path)
-    joined = msgspec.json.decode(kept[3])
-    joined["rows"] += msgspec.json.decode(kept[4])["rows"]
+    joined = msgspec.msgpack.decode(kept[3])
+    joined["rows"] += msgspec.msgpack.decode(kept[4])["rows"]
+    joined["sums"] = list(map(adler32, joined["rows"]))
     tamper(tmp_path, "DELETE FROM journal WHERE number = 3")
-    rewritten(tmp_path, summed(joined), number=4)
+    rewritten(tmp_path, joined, number=4)
     assert not (await verified(tmp_path)).ok
 
 

@@ -5,12 +5,17 @@ Where the tests are not root, the ordinary user is who runs them, and there is n
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from toolpost.errors import SetupError
+from toolpost.sandbox import Confinement, Sandbox
 from toolpost.sandbox.finding import bubblewrap
 
 SOURCE = Path(__file__).parent.parent.parent
@@ -41,6 +46,19 @@ os.setresgid(user, user, user)
 os.setresuid(user, user, user)
 os.execv(argv[0], argv)
 """
+
+
+def need_a_sandbox() -> None:
+    """Skip where a tool of tier 3 cannot be confined."""
+
+    async def check() -> None:
+        async with await Sandbox.open() as sandbox:
+            sandbox.check(Confinement(tier=3, memory=100_000_000, processes=16))
+
+    try:
+        asyncio.run(check())
+    except SetupError as missing:
+        pytest.skip(f"no sandbox here: {missing}")
 
 
 def open_the_way(folder: Path) -> None:

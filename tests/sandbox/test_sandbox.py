@@ -6,16 +6,20 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.processes import Watch, descendants
+from tests.processes import Watch, descendants, innermost, running
+from tests.sandbox.leftovers import groups_of
 from toolpost.errors import SetupError
 from toolpost.process import Child
 from toolpost.sandbox import Confinement, Sandbox
-from toolpost.sandbox.view import interpreter
+from toolpost.sandbox._entry import held
+from toolpost.sandbox.view import INNER, interpreter
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
@@ -195,12 +199,28 @@ async def test_its_own_end_is_told_before_all_is_cleared_away(sandbox: Sandbox) 
         assert (await child.wait()).code == 4
 
 
-async def test_a_warm_program_that_a_signal_ends_says_which(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize(
+    ("script", "code", "number"),
+    [
+        ("kill -SEGV $$", None, signal.SIGSEGV),
+        ("kill -KILL $$", None, signal.SIGKILL),
+        ("exit 137", None, signal.SIGKILL),
+        ("kill -HUP $$", 129, None),
+        ("exit 129", 129, None),
+        ("exit 255", 255, None),
+    ],
+)
+async def test_an_end_by_a_signal_reads_the_same_cold_and_warm(
+    sandbox: Sandbox, script: str, code: int | None, number: int | None
+) -> None:
     confinement = Confinement()
-    await sandbox.warm_up(confinement)
-    child = await sandbox.spawn(["sh", "-c", "kill -SEGV $$"], confinement)
-    async with asyncio.timeout(FENCE):
-        assert (await child.wait()).signal == signal.SIGSEGV
+    for warm in (False, True):
+        if warm:
+            await sandbox.warm_up(confinement)
+        child = await sandbox.spawn(["sh", "-c", script], confinement)
+        async with asyncio.timeout(FENCE):
+            ending = await child.wait()
+        assert (ending.code, ending.signal) == (code, number)
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -250,7 +270,7 @@ async def test_closing_ends_what_waits_and_leaves_no_group(tmp_path: Path) -> No
         below = descendants(os.getpid())
     with Watch(below) as watch:
         assert watch.living(within=10) == set()
-    assert list(Path("/sys/fs/cgroup").rglob(f"toolpost+*+{os.getpid()}-*")) == []
+    assert groups_of(os.getpid()) == []
 
 
 @pytest.mark.req("NA-10")
@@ -288,8 +308,100 @@ async def test_a_link_laid_in_a_writable_folder_leads_no_grant_elsewhere(
     assert (await shell(sandbox, "rmdir data || mv data old", confinement))[0] != 0
     (Path(workspace) / "data").rmdir()
     (Path(workspace) / "data").symlink_to("/etc")
-    with pytest.raises(SetupError):
-        await sandbox.spawn(["true"], confinement)
+    for _ in range(2):
+        with pytest.raises(SetupError):
+            await sandbox.spawn(["true"], confinement)
+        await sandbox.settled()  # nor does one wait that was made since
+
+
+async def test_a_link_that_comes_and_goes_leads_no_grant_elsewhere(
+    sandbox: Sandbox, tmp_path: Path, workspace: str
+) -> None:
+    secret, data = tmp_path / "secret", Path(workspace) / "data"
+    for folder, word in ((secret, "secret"), (data, "public")):
+        folder.mkdir()
+        (folder / "file").write_text(word)
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            data.rename(f"{workspace}/aside")
+            data.symlink_to(secret)
+            data.unlink()
+            (Path(workspace) / "aside").rename(data)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    heard = []
+    try:
+        for number in range(40):
+            once = Confinement(
+                write=(workspace,), read=(str(data),), memory=64 * MIB + 4096 * number
+            )
+            try:
+                heard.append((await shell(sandbox, f"cat {data}/file", once))[1])
+            except (SetupError, OSError):
+                heard.append("refused")
+    finally:
+        over.set()
+        swapping.join()
+    assert not [text for text in heard if text.startswith("secret")]
+
+
+@pytest.mark.parametrize("link", ["last", "first"])
+def test_what_was_looked_up_is_not_taken_hold_of_through_a_link(tmp_path: Path, link: str) -> None:
+    (tmp_path / "real" / "last").mkdir(parents=True)
+    os.close(held(str(tmp_path / "real" / "last")))
+    (tmp_path / "first").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "link").symlink_to(tmp_path / "real" / "last")
+    path = tmp_path / ("real/link" if link == "last" else "first/last")
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+        held(str(path))
+
+
+def waiting() -> set[int]:
+    """The processes that wait in sandboxes of ours."""
+    return innermost(os.getpid()) & set(running(INNER))
+
+
+async def used(sandbox: Sandbox, confinement: Confinement, times: int) -> None:
+    """So often at once, and again and again."""
+    for _ in range(6):
+        await asyncio.gather(*(shell(sandbox, "true", confinement) for _ in range(times)))
+        await sandbox.settled()
+
+
+async def test_what_is_used_at_once_waits_several_times_and_others_do_not(sandbox: Sandbox) -> None:
+    await shell(sandbox, "true", Confinement())
+    await sandbox.settled()
+    assert waiting() == set(), "once is not enough"
+    alone = Confinement(memory=64 * MIB)
+    for _ in range(4):
+        await shell(sandbox, "true", alone)
+        await sandbox.settled()
+    assert len(waiting()) == 1
+    await used(sandbox, Confinement(memory=65 * MIB), 6)
+    assert len(waiting()) == 1 + 4
+
+
+async def test_no_more_sandboxes_wait_than_there_is_room_for(sandbox: Sandbox) -> None:
+    for number in range(10):
+        await sandbox.warm_up(Confinement(memory=64 * MIB + 4096 * number))
+    assert len(waiting()) == 8
+
+
+async def test_what_nobody_uses_any_more_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+) -> None:
+    kept = Confinement(memory=65 * MIB)
+    await sandbox.warm_up(kept)
+    monkeypatch.setattr("toolpost.sandbox.ready._IDLE", 0.05)
+    async with await Sandbox.open() as impatient:
+        before = waiting()
+        await used(impatient, Confinement(memory=64 * MIB), 3)
+        with Watch(waiting() - before) as watch:
+            assert await watch.gone(within=FENCE)
+    assert waiting() == before, "the other had no reason to"
 
 
 async def test_many_calls_at_once_all_get_their_own(sandbox: Sandbox) -> None:
@@ -304,7 +416,7 @@ from toolpost.sandbox import Confinement, Sandbox
 
 async def main():
     sandbox = await Sandbox.open()
-    await sandbox.warm_up(Confinement())
+    await sandbox.warm_up(Confinement(egress=("example.org:443",)))
     children = [await sandbox.spawn(["sleep", "600"], Confinement()) for _ in range(3)]
     print("up", flush=True)
     await children[0].wait()
@@ -313,9 +425,16 @@ asyncio.run(main())
 """
 
 
-async def test_when_the_gateway_is_killed_nothing_of_its_sandboxes_is_left() -> None:
+async def test_when_the_gateway_is_killed_nothing_of_its_sandboxes_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = Path("/proc/self/mounts").read_text()
     gateway = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", GATEWAY, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        GATEWAY,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert gateway.stdout is not None
     async with asyncio.timeout(FENCE):
@@ -325,5 +444,9 @@ async def test_when_the_gateway_is_killed_nothing_of_its_sandboxes_is_left() -> 
             gateway.kill()
             await gateway.wait()
             assert await watch.gone()
-    async with await Sandbox.open():  # the next one clears away the groups
-        assert list(Path("/sys/fs/cgroup").rglob(f"toolpost+*+{gateway.pid}-*")) == []
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert len([*tmp_path.iterdir()]) == 1, "the folder of its proxy"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with await Sandbox.open():  # the next one clears away what could not clear itself away
+        assert groups_of(gateway.pid) == []
+        assert [*tmp_path.iterdir()] == []

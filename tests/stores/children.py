@@ -21,6 +21,7 @@ from typing import Any
 
 from toolpost.contracts import Line, Store
 from toolpost.errors import Unavailable
+from toolpost.stores.lazy import LazyStore
 from toolpost.stores.sqlite import SqliteStore
 
 LIMIT = 60
@@ -174,6 +175,39 @@ async def _write_on(store: Store, writer: str, sending: int) -> None:
             store.append([Line(writer, number, body)]), store.put("crash", writer, number)
         )
         os.write(sending, b"%s %d\n" % (writer.encode(), number))
+
+
+def read_only(folder: Path, log: str) -> dict[str, Any]:
+    """Two lines, then no more writing."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)], check=True)
+    path = folder / "store.db"
+    os.waitpid(forked(lambda: _two_lines(path, close=log == "gone")), 0)
+    if log == "alone":
+        Path(f"{path}-shm").unlink()
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    return asyncio.run(_read_only(path))
+
+
+async def _two_lines(path: Path, *, close: bool) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.append([Line("w", 1, b"one"), Line("w", 2, b"two")])
+    if close:
+        await store.close()
+    else:
+        os._exit(0)  # with the log still there
+
+
+async def _read_only(path: Path) -> dict[str, Any]:
+    store = LazyStore(SqliteStore(path))
+    try:
+        closed = await store.open_to_read()
+    except Unavailable as refused:
+        return {"closed": refused.message, "found": None}
+    found = [line.number for line in await store.read()]
+    await store.close()
+    return {"closed": closed, "found": found}
 
 
 if __name__ == "__main__":

@@ -201,6 +201,43 @@ def test_a_full_disk_is_said_tears_nothing_and_is_over_when_there_is_room(
     assert seen["readable"] == len(seen["kept"]) - 1
 
 
+async def test_what_is_there_can_be_read_by_who_writes_nothing(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.put("s", "k", 1)
+    reading = SqliteStore(path)
+    await reading.open_to_read()
+    assert await reading.get("s", "k") == Record(1, 1)  # what is in the log as well
+    with pytest.raises(Unavailable, match="for reading only"):
+        await reading.put("s", "k", 2)
+    await store.put("s", "k", 3)
+    assert await reading.get("s", "k") == Record(3, 2)
+    await reading.close()
+
+
+async def test_who_only_reads_makes_no_file(tmp_path: Path) -> None:
+    reading = SqliteStore(tmp_path / "store.db")
+    with pytest.raises(Unavailable, match="cannot be"):
+        await reading.open_to_read()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_schema_of_another_day_is_not_read_by_guess(tmp_path: Path) -> None:
+    raw(tmp_path / "store.db", "CREATE TABLE schema AS SELECT 0 AS version")
+    with pytest.raises(ConfigError, match="has schema 0"):
+        await SqliteStore(tmp_path / "store.db").open_to_read()
+
+
+@pytest.mark.parametrize("log", ["whole", "gone", "alone"])
+def test_on_a_read_only_disk_nothing_is_shown_but_what_is_so(log: str, tmp_path: Path) -> None:
+    """With the log beside the file, after a crash; without one; with one that cannot be read."""
+    namespace = ("--mount",) if os.geteuid() == 0 else ("--mount", "--user", "--map-root-user")
+    seen = child("read_only", str(tmp_path / "disk"), log, before=("unshare", *namespace))
+    assert "its file system is read-only" in seen["closed"]
+    found = {"whole": [1, 2], "gone": [1, 2], "alone": None}
+    assert seen["found"] == found[log]
+
+
 def test_of_racing_processes_one_wins_each_time(tmp_path: Path) -> None:
     seen = child("race", str(tmp_path), "4", "50")
     assert seen == {"failed": 0, "value": 200, "won": list(range(1, 201))}

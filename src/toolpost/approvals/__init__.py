@@ -5,7 +5,7 @@ later gateway and console). Below: ``Records``. It refuses to know how a person 
 """
 
 from toolpost.approvals.desk import Approvals, Edited
-from toolpost.approvals.values import Channel, Decision, Lasting, Request, Standing, Vote
+from toolpost.approvals.values import Channel, Decision, Lasting, Request, Settled, Standing, Vote
 
 __all__ = [
     "Approvals",
@@ -14,6 +14,7 @@ __all__ = [
     "Edited",
     "Lasting",
     "Request",
+    "Settled",
     "Standing",
     "Vote",
 ]

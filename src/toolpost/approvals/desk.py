@@ -12,25 +12,29 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from toolpost.approvals.deciding import objection
+from toolpost.approvals.scope import verify_edit, verify_where, wanted_of
 from toolpost.approvals.values import (
     Channel,
     Decision,
     Lasting,
     Request,
+    Settled,
     Standing,
+    State,
     Vote,
+    What,
     kept,
     kept_caller,
     principal,
 )
-from toolpost.call import Call, Caller
+from toolpost.call import OWNER, Call, Caller
 from toolpost.contracts import Clock, Record, Records
 from toolpost.digest import canonical, digest
 from toolpost.errors import (
@@ -43,7 +47,7 @@ from toolpost.errors import (
 )
 from toolpost.redact import Rules, redact_text
 from toolpost.schema import Schema
-from toolpost.spec import short
+from toolpost.spec import ToolSpec, short
 
 _log = logging.getLogger("toolpost.approvals")
 _REQUESTS: Final = "approvals"
@@ -53,7 +57,8 @@ _KEPT: Final = 7 * 86400.0
 """Seconds that a request stays readable after its end."""
 _SECRETS: Final = Rules(personal=False)
 _HANDLE: Final = re.compile(r"ap-[0-9a-f]{20}")
-_BEGINNING: Final = re.compile(r"ap-[0-9a-f]{4,20}")
+_BEGINNING: Final = re.compile(r"ap-[0-9a-f]{3,20}")
+_LASTING: Final = re.compile(r"st-[0-9a-f]{3,12}")
 _LONGEST: Final = 30 * 86400.0
 _SOONEST, _LATEST = 0.05, 0.5
 """Seconds between two looks at the store while somebody waits."""
@@ -67,11 +72,25 @@ class Edited(msgspec.Struct, frozen=True):
 
 
 class Approvals:
-    """``approvers``: the roles that may answer for others."""
+    """``approvers``: the roles that may answer for others. ``spec_of`` knows the tools as they are
+    now, and so what an edit or a lasting yes may name. ``tell`` hears of every answer that counts.
+    ``unreadable``: what is kept and could not be read, by its handle; it is left out everywhere.
+    """
 
-    def __init__(self, records: Records, *, clock: Clock, approvers: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Clock,
+        approvers: Iterable[str] = (),
+        spec_of: Callable[[str], ToolSpec | None] = lambda tool: None,
+        tell: Callable[[Settled], Awaitable[None]] | None = None,
+    ) -> None:
         self._records, self._clock = records, clock
         self._approvers = frozenset(approvers)
+        self._spec_of = spec_of
+        self.tell = tell
+        self.unreadable: dict[str, str] = {}
 
     def now(self) -> float:
         return self._clock.time()
@@ -84,6 +103,7 @@ class Approvals:
         ``spec`` is the digest of the call's spec.
         """
         request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
+        _verify_kept(request)
         same = digest([_bound(request), request.session])
         while True:
             known = await self._records.get(_SAME, same)
@@ -97,7 +117,7 @@ class Approvals:
             await self._records.put(_REQUESTS, request.handle, None)  # somebody else was first
 
     async def find(self, handle: str) -> Request:
-        return _read(await self._found(handle), Request)
+        return _read(handle, await self._found(handle), Request)
 
     async def like(self, beginning: str) -> Request:
         """The only request whose handle begins so: for people, who type."""
@@ -107,12 +127,12 @@ class Approvals:
         if not found:
             raise _unknown(beginning)
         if len(found) > 1:
-            raise ToolNotFound(f"{beginning!r} may be several: type more of it.", remedy="stop")
-        return _read(found[0][1], Request)
+            raise _several(beginning)
+        return _read(*found[0], Request)
 
     async def all(self) -> list[Request]:
         """Every request that is still kept, the oldest first."""
-        kept = [_read(record, Request) async for record in self._scan(_REQUESTS)]
+        kept = [request async for _, _, request in self._entries(_REQUESTS, Request)]
         return sorted(kept, key=lambda request: request.asked)
 
     async def waiting(self) -> list[Request]:
@@ -133,17 +153,44 @@ class Approvals:
         Raises ``Denied`` for who may not, ``Conflict`` for who comes too late.
         """
         by = kept_caller(by)
-        while True:
-            record = await self._found(handle)
-            request = _read(record, Request)
-            seen = seen or request.seen
-            self._judge(request, decision, by=by, channel=channel, seen=seen)
-            answered = _answered(request, decision, _vote(decision, by, channel, self.now()))
-            if await self._replace(answered, record.version):
-                break
+        request = await self._settle(
+            handle, decision, by=by, channel=channel, seen=seen, state="waiting"
+        )
+        standing = None
         if decision.approve and decision.lasting is not None:
-            await self._lay_down(answered, decision.lasting, by)
-        return answered
+            standing = await self._lay_down(request, decision.lasting, by)
+        what: What = "approve" if decision.approve else "deny"
+        await self._tell(what, by, channel, request=request, standing=standing)
+        return request
+
+    def verify(self, request: Request, decision: Decision) -> None:
+        """Hold an edit and a lasting yes against the tool, if it is known here: what is misspelt
+        would be a wider yes, or one that nobody can use. Who decides asks this first, too.
+        """
+        edit, lasting = decision.arguments, decision.lasting
+        if edit is None and lasting is None:
+            return
+        spec = self._spec_of(request.tool)
+        if spec is not None and spec.digest != request.spec:
+            raise Conflict(f"{request.tool} has changed since {request.handle} was asked for.")
+        if edit is not None and spec is not None:
+            verify_edit(edit, spec, asked=request.exact())
+        if lasting is not None:
+            verify_where(lasting.where, spec)
+
+    async def take_back(
+        self, handle: str, *, by: Caller, channel: Channel, reason: str = ""
+    ) -> Request:
+        """Make a no of a yes that nobody has used yet, and end whatever lasts of it."""
+        by, no = kept_caller(by), Decision(approve=False, reason=reason)
+        request = await self._settle(
+            handle, no, by=by, channel=channel, seen=None, state="approved"
+        )
+        async for key, _, standing in self._entries(_STANDING, Standing):
+            if standing.request == request.handle:
+                await self._records.put(_STANDING, key, None)
+        await self._tell("take back", by, channel, request=request)
+        return request
 
     async def redeem(
         self, handle: str, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
@@ -159,7 +206,7 @@ class Approvals:
                     f"There is no approval {short(handle)!r}. Ask anew, without a grant.",
                     remedy="ask_approval",
                 )
-            request = _read(record, Request)
+            request = _read(handle, record, Request)
             approved = _fitting(request, call, spec=spec, admit=admit)
             self._demand_yes(request)
             if approved is not None:
@@ -171,8 +218,7 @@ class Approvals:
     async def covered(self, call: Call, *, spec: str) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
         prefix = f"{principal(call.caller)}/{call.tool}/"
-        async for key, record in self._entries(_STANDING, prefix):
-            standing = _read(record, Standing)
+        async for key, record, standing in self._entries(_STANDING, Standing, prefix):
             if self._covers(standing, call, spec) and await self._take(key, standing, record):
                 return standing
         return None
@@ -180,17 +226,27 @@ class Approvals:
     async def standing(self) -> list[Standing]:
         """Every yes that lasts, and still does."""
         now = self.now()
-        kept = [_read(record, Standing) async for record in self._scan(_STANDING)]
+        kept = [standing async for _, _, standing in self._entries(_STANDING, Standing)]
         return sorted((one for one in kept if one.holds(now)), key=lambda one: one.given)
 
-    async def revoke(self, handle: str) -> Standing:
-        """End a lasting yes."""
-        async for key, record in self._entries(_STANDING, ""):
-            standing = _read(record, Standing)
-            if standing.handle == handle:
-                await self._records.put(_STANDING, key, None)
-                return standing
-        raise ToolNotFound(f"There is no lasting approval {short(handle)!r}.", remedy="stop")
+    async def revoke(
+        self, handle: str, *, by: Caller = OWNER, channel: Channel = "api"
+    ) -> Standing:
+        """End the only lasting yes whose handle begins so."""
+        begins = _LASTING.fullmatch(handle) is not None
+        found = [
+            (key, standing)
+            async for key, _, standing in self._entries(_STANDING, Standing)
+            if begins and standing.handle.startswith(handle)
+        ]
+        if not found:
+            raise ToolNotFound(f"There is no lasting approval {short(handle)!r}.", remedy="stop")
+        if len(found) > 1:
+            raise _several(handle)
+        key, standing = found[0]
+        await self._records.put(_STANDING, key, None)
+        await self._tell("revoke", kept_caller(by), channel, standing=standing)
+        return standing
 
     async def wait(self, handle: str, *, seconds: float) -> Request:
         """The request when it is answered or has expired, or as it is after so many seconds."""
@@ -249,7 +305,9 @@ class Approvals:
         record = await self._records.get(_REQUESTS, handle)
         if record is None:
             return None
-        request, now = _read(record, Request), self.now()
+        request, now = self._readable(handle, record, Request), self.now()
+        if request is None:
+            return None
         state = request.state(now)
         if state in ("waiting", "approved") or (state == "denied" and now < request.expires):
             return request
@@ -267,21 +325,41 @@ class Approvals:
         )
         return await put is not None
 
-    def _judge(
-        self, request: Request, decision: Decision, *, by: Caller, channel: Channel, seen: str
-    ) -> None:
-        why = objection(
-            request, by, channel=channel, approve=decision.approve, approvers=self._approvers
-        )
-        if why is not None:
-            _log.warning("%s may not answer %s of %s", by.id, request.handle, request.caller.id)
-            raise Denied(why)
-        if (state := request.state(self.now())) != "waiting":
-            raise Conflict(f"{request.handle} is {state} already{_by(request)}.")
-        if seen != request.seen:
-            raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
-        if decision.approve:
-            _judge_yes(request, decision, by)
+    async def _settle(
+        self,
+        handle: str,
+        decision: Decision,
+        *,
+        by: Caller,
+        channel: Channel,
+        seen: str | None,
+        state: State,
+    ) -> Request:
+        """Add an answer to a request that is in this state."""
+        while True:
+            record = await self._found(handle)
+            request = _read(handle, record, Request)
+            seen = seen or request.seen
+            if (why := self._objection(request, decision, by=by, channel=channel)) is not None:
+                _log.warning("%s may not answer %s of %s", by.id, handle, request.caller.id)
+                raise Denied(why)
+            if (found := request.state(self.now())) != state:
+                already = " already" if state == "waiting" else ": there is no yes to take back"
+                raise Conflict(f"{request.handle} is {found}{already}{_by(request)}.")
+            if seen != request.seen:
+                raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
+            if decision.approve:
+                _judge_yes(request, decision, by)
+                self.verify(request, decision)
+            answered = _answered(request, decision, _vote(decision, by, channel, self.now()))
+            if await self._replace(answered, record.version):
+                return answered
+
+    def _objection(
+        self, request: Request, decision: Decision, *, by: Caller, channel: Channel
+    ) -> str | None:
+        yes = decision.approve
+        return objection(request, by, channel=channel, approve=yes, approvers=self._approvers)
 
     def _demand_yes(self, request: Request) -> None:
         state = request.state(self.now())
@@ -305,7 +383,7 @@ class Approvals:
                 details={"approval": request.handle},
             )
 
-    async def _lay_down(self, request: Request, lasting: Lasting, by: Caller) -> None:
+    async def _lay_down(self, request: Request, lasting: Lasting, by: Caller) -> Standing:
         now = self.now()
         standing = Standing(
             handle="st-" + secrets.token_hex(6),
@@ -324,13 +402,33 @@ class Approvals:
         key = f"{standing.principal}/{standing.tool}/{standing.handle}"
         value = msgspec.to_builtins(standing)
         await self._records.put(_STANDING, key, value, version=0, ttl=lasting.seconds)
+        return standing
+
+    async def _tell(
+        self,
+        what: What,
+        by: Caller,
+        channel: Channel,
+        *,
+        request: Request | None = None,
+        standing: Standing | None = None,
+    ) -> None:
+        if self.tell is None:
+            return
+        settled = Settled(
+            what=what, by=by, channel=channel, at=self.now(), request=request, standing=standing
+        )
+        try:
+            await self.tell(settled)
+        except Exception:  # noqa: BLE001 - foreign code: what was decided is decided
+            _log.exception("nobody could be told of %s by %s", what, by.id)
 
     def _covers(self, standing: Standing, call: Call, spec: str) -> bool:
         return (
             standing.holds(self.now())
             and standing.spec == spec
             and standing.session in (None, call.session_id and kept(call.session_id))
-            and not Schema(_wanted(standing.where)).faults(call.arguments)
+            and not Schema(wanted_of(standing.where)).faults(call.arguments)
         )
 
     async def _take(self, key: str, standing: Standing, record: Record) -> bool:
@@ -346,29 +444,55 @@ class Approvals:
             if await put is not None:
                 return True
             again = await self._records.get(_STANDING, key)
-            if again is None:
+            now = None if again is None else self._readable(key, again, Standing)
+            if again is None or now is None:
                 return False
-            record, standing = again, _read(again, Standing)
+            record, standing = again, now
         return True
 
-    async def _scan(self, space: str) -> AsyncIterator[Record]:
-        async for _, record in self._entries(space, ""):
-            yield record
-
-    async def _entries(self, space: str, prefix: str) -> AsyncIterator[tuple[str, Record]]:
+    async def _entries(
+        self, space: str, kind: type[T], prefix: str = ""
+    ) -> AsyncIterator[tuple[str, Record, T]]:
+        """What is kept and can be read."""
         after = ""
         while page := await self._records.scan(space, prefix=prefix, after=after, limit=200):
-            for entry in page:
-                yield entry
+            for key, record in page:
+                if (value := self._readable(key, record, kind)) is not None:
+                    yield key, record, value
             after = page[-1][0]
+
+    def _readable(self, key: str, record: Record, kind: type[T]) -> T | None:
+        try:
+            return msgspec.convert(record.value, kind)
+        except msgspec.ValidationError as fault:
+            handle = key.rpartition("/")[2]
+            if handle not in self.unreadable:
+                _log.error("%s cannot be read, and is left out: %s", handle, fault)
+            self.unreadable[handle] = str(fault)
+            return None
 
 
 def _unknown(handle: str) -> ToolNotFound:
     return ToolNotFound(f"There is no approval {short(handle)!r}.", remedy="stop")
 
 
-def _read(record: Record, kind: type[T]) -> T:
-    return msgspec.convert(record.value, kind)
+def _several(beginning: str) -> ToolNotFound:
+    return ToolNotFound(f"{short(beginning)!r} may be several: type more of it.", remedy="stop")
+
+
+def _read(handle: str, record: Record, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(record.value, kind)
+    except msgspec.ValidationError as fault:
+        raise Conflict(f"{handle} cannot be read: {fault}. Ask anew, without a grant.") from None
+
+
+def _verify_kept(request: Request) -> None:
+    """What could not be read again would be in everybody's way."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(request), type=Request)
+    except (msgspec.MsgspecError, TypeError, ValueError) as fault:
+        raise InvalidArguments(f"This call cannot be kept for a person to see: {fault}.") from None
 
 
 def _exact(arguments: Mapping[str, Any]) -> str:
@@ -447,7 +571,6 @@ def _judge_yes(request: Request, decision: Decision, by: Caller) -> None:
         raise Conflict("Say for which arguments, or for this session: else it would be for all.")
     if not 0 < lasting.seconds <= _LONGEST or (lasting.uses is not None and lasting.uses < 1):
         raise Conflict("A lasting yes ends within 30 days and is for at least one call.")
-    Schema(_wanted(lasting.where)).faults({})  # a schema that is none is found out now
 
 
 def _answered(request: Request, decision: Decision, vote: Vote) -> Request:
@@ -465,7 +588,3 @@ def _answered(request: Request, decision: Decision, vote: Vote) -> Request:
 
 def _by(request: Request) -> str:
     return f" (by {request.votes[-1].person})" if request.votes else ""
-
-
-def _wanted(where: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(where), "required": sorted(where)}

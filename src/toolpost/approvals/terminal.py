@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from toolpost.approvals.values import Decision, Request
 from toolpost.digest import canonical
-from toolpost.redact import redact_text, visible
+from toolpost.redact import redact, redact_text, visible
 from toolpost.spec import short
 
 _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
@@ -42,14 +43,43 @@ def described(request: Request) -> str:
     """One request in a few lines, with nothing in it that a terminal obeys."""
     caller = request.caller
     who = ", ".join(filter(None, (caller.user, caller.agent))) or caller.id
-    arguments = visible(canonical(request.shown()).decode())
-    if (more := len(arguments) - _SHOWN) > 0:  # nobody approves what they were not told of
-        arguments = f"{arguments[:_SHOWN]} … AND {more} CHARACTERS MORE"
     return (
         f"{request.handle}: {short(who)} wants {request.tool}\n"
-        f"  arguments  {arguments}\n"
+        f"  arguments  {_shown(request.shown())}\n"
         f"  because    {visible(redact_text(request.reason))}"
     )
+
+
+def widened(request: Request, decision: Decision) -> str:
+    """What a yes would be for besides the call that was asked for, line by line; or nothing."""
+    lines = []
+    if decision.arguments is not None:
+        lines.append(f"  instead    {_shown(redact(dict(decision.arguments)))}")
+    if (lasting := decision.lasting) is not None:
+        often = "any number of calls" if lasting.uses is None else f"at most {lasting.uses} calls"
+        session = " in the same session" if lasting.session else ""
+        lines.append(
+            f"  and then   {often} of {request.tool} by the same caller{session}, unasked, "
+            f"for {lasting.seconds / 60:g} minutes"
+        )
+        lines += [
+            f"    where    {short(name)} {_wanted(wanted)}"
+            for name, wanted in lasting.where.items()
+        ] or ["             with any arguments"]
+    return "\n".join(lines)
+
+
+def _wanted(wanted: Any) -> str:
+    if isinstance(wanted, Mapping) and wanted.keys() == {"const"}:
+        return f"is {_shown(redact(wanted['const']))}"
+    return f"fits {_shown(redact(wanted))}"
+
+
+def _shown(value: Any) -> str:
+    text = visible(canonical(value).decode())
+    if (more := len(text) - _SHOWN) > 0:  # nobody approves what they were not told of
+        return f"{text[:_SHOWN]} … AND {more} CHARACTERS MORE"
+    return text
 
 
 async def _line() -> str:

@@ -18,6 +18,7 @@ from toolpost.redact import Rules, redact, redact_text
 
 Status = Literal["waiting", "approved", "denied", "used"]
 State = Literal["waiting", "approved", "denied", "used", "expired"]
+What = Literal["approve", "deny", "take back", "revoke"]
 Channel = Literal["terminal", "console", "callback", "webhook", "api"]
 """The way an answer came. Agents hold the ``api`` too: it is no place to approve one's own call."""
 
@@ -152,6 +153,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def holds(self, now: float) -> bool:
         return self.given - SKEW <= now < self.expires and self.left != 0
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer that counts, for the record: who gave it, and what it is for. ``request`` as it
+    stands now; ``standing`` is the yes that lasts, or the one that has ended.
+    """
+
+    what: What
+    by: Caller
+    channel: Channel
+    at: float
+    request: Request | None = None
+    standing: Standing | None = None
 
 
 def principal(caller: Caller) -> str:

@@ -1,8 +1,8 @@
 """``toolpost approvals``: what waits for a yes, seen and answered by a person.
 
-Above: ``main.py``. Below: ``approvals`` of the package, over the store that the config names; no
-tool is loaded. Whoever sits at a terminal is the user behind their own calls; the same program in
-a pipe is not, because an agent may hold that pipe.
+Above: ``main.py``. Below: ``approvals`` of the package, over the store that the config names. Tools
+are loaded only to hold an edit or a lasting yes against them. Whoever sits at a terminal is the
+user behind their own calls; the same program in a pipe is not, because an agent may hold that pipe.
 """
 
 from __future__ import annotations
@@ -13,18 +13,27 @@ import os
 import pwd
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
 
-from toolpost.approvals import Approvals, Channel, Decision, Lasting, Request, Standing
-from toolpost.approvals.terminal import described
+from toolpost.approvals import (
+    Approvals,
+    Channel,
+    Decision,
+    Lasting,
+    Request,
+    Settled,
+    Standing,
+)
+from toolpost.approvals.terminal import described, widened
 from toolpost.call import Caller
-from toolpost.cli.failing import fail
-from toolpost.cli.opening import run
+from toolpost.cli.arguments import from_words
+from toolpost.cli.failing import APPROVALS, fail
+from toolpost.cli.opening import loaded, run, stored, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import (
     console,
@@ -40,11 +49,13 @@ from toolpost.cli.terminal import (
     table,
 )
 from toolpost.clock import SystemClock
-from toolpost.config import find
-from toolpost.contracts import Store
+from toolpost.config import Config, find
 from toolpost.errors import CallError
+from toolpost.extensions.approval import as_record
 from toolpost.result import failure
-from toolpost.runtime import store_of
+from toolpost.runtime import audit_of
+from toolpost.spec import ToolSpec
+from toolpost.stores.lazy import LazyStore
 
 T = TypeVar("T")
 _EVERY: Final = 1.0
@@ -66,11 +77,12 @@ def command() -> None:
 def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
     """List the calls that wait for a yes."""
 
-    async def listed(desk: Approvals) -> list[dict[str, Any]]:
+    async def listed(desk: Approvals) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
         found = await (desk.all() if every else desk.waiting())
-        return [request.to_dict(desk.now()) for request in found]
+        return [request.to_dict(desk.now()) for request in found], desk.unreadable
 
-    requests = _asked(asked, listed)
+    requests, unreadable = _asked(asked, listed)
+    _name_unreadable(unreadable)
     if as_json:
         print_json(requests)
     elif requests:
@@ -94,20 +106,19 @@ def show(asked: Asked, *, handle: str, as_json: bool) -> None:
 
 @command.command("approve")
 @click.argument("handle")
-@click.option("--edit", metavar="JSON", help="Approve with these arguments changed.")
+@click.option("--edit", metavar="JSON", help="With these arguments changed: '{\"amount\": 5}'.")
 @click.option("--session", is_flag=True, help="And further calls of the tool in this session.")
 @click.option(
     "--where",
     metavar="NAME=VALUE",
     multiple=True,
-    help="And further calls with this argument; NAME:=JSON-Schema for more than one value.",
+    help="And further calls with this argument; NAME:=SCHEMA for more than one value, as in "
+    "'amount:={\"maximum\": 50}'.",
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="How long --session and --where hold.",
+    help="How long --session and --where hold.  [default: 60]",
 )
 @click.option("--uses", type=click.IntRange(min=1), help="For how many calls they hold.")
 @click.option("--reason", default="", help="A word to go with it.")
@@ -121,30 +132,38 @@ def approve(
     edit: str | None,
     session: bool,
     where: tuple[str, ...],
-    minutes: float,
+    minutes: float | None,
     uses: int | None,
     reason: str,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Say yes.
+    """Say yes, to this call or to more.
 
     At a terminal you are shown what it is and asked whether you mean it. In a pipe you can approve
     the calls of others, not your own.
     """
+    if not session and not where and (minutes or uses):
+        raise click.UsageError("--minutes and --uses go with --session or --where.")
     request = _found(asked, handle)
+    spec = _spec(asked, request.tool) if edit is not None or where else None
     decision = Decision(
         approve=True,
         reason=reason,
-        arguments=None if edit is None else request.exact() | _object(edit, "--edit"),
-        lasting=_lasting(session=session, where=where, minutes=minutes, uses=uses),
+        arguments=None if edit is None else request.exact() | _changes(edit),
+        lasting=_lasting(
+            session=session, where=_where(where, spec), minutes=minutes or 60.0, uses=uses
+        ),
     )
+
+    async def verified(desk: Approvals) -> None:
+        desk.verify(request, decision)
+
+    _asked(asked, verified, spec)
     if not yes and sys.stdin.isatty():
-        err(safe(described(request)))
-        if decision.arguments is not None:
-            err(safe(f"  changed    {json_text(_object(edit or '', '--edit'), indent=None)}"))
+        err(safe("\n".join(filter(None, (described(request), widened(request, decision))))))
         click.confirm("Approve it?", abort=True, err=True)
-    _tell(_decided(asked, request, decision), as_json=as_json)
+    _tell(_asked(asked, _deciding(request, decision), spec), as_json=as_json)
 
 
 @command.command("deny")
@@ -153,10 +172,16 @@ def approve(
 @json_option
 @pass_asked
 def deny(asked: Asked, *, handle: str, reason: str, as_json: bool) -> None:
-    """Say no. The call does not run, and is not asked for again until it would have expired."""
+    """Say no, or take back a yes that is not used yet.
+
+    The call does not run, and is not asked for again until it would have expired.
+    """
     request = _found(asked, handle)
-    decision = Decision(approve=False, reason=reason)
-    _tell(_decided(asked, request, decision), as_json=as_json)
+    if request.state(time.time()) == "approved":
+        answer = _taking_back(request, reason)
+    else:
+        answer = _deciding(request, Decision(approve=False, reason=reason))
+    _tell(_asked(asked, answer), as_json=as_json)
 
 
 @command.command("watch")
@@ -184,7 +209,13 @@ def watch(asked: Asked, *, as_json: bool) -> None:
 @pass_asked
 def standing(asked: Asked, *, as_json: bool) -> None:
     """List every yes that lasts: for a session, or for certain arguments."""
-    found = [_plain(one) for one in _asked(asked, Approvals.standing)]
+
+    async def listed(desk: Approvals) -> tuple[list[Standing], Mapping[str, str]]:
+        return await desk.standing(), desk.unreadable
+
+    lasting, unreadable = _asked(asked, listed)
+    _name_unreadable(unreadable)
+    found = [_plain(one) for one in lasting]
     if as_json:
         print_json(found)
         return
@@ -204,8 +235,11 @@ def standing(asked: Asked, *, as_json: bool) -> None:
 @json_option
 @pass_asked
 def revoke(asked: Asked, *, handle: str, as_json: bool) -> None:
-    """End a yes that lasts."""
-    ended = _asked(asked, lambda desk: desk.revoke(handle))
+    """End a yes that lasts (st-…), or take back one that is not used yet (ap-…)."""
+    if handle.startswith("ap-"):
+        _tell(_asked(asked, _taking_back(_found(asked, handle), "")), as_json=as_json)
+        return
+    ended = _asked(asked, lambda desk: desk.revoke(handle, by=_me(), channel=_channel()))
     if as_json:
         print_json(_plain(ended))
     else:
@@ -233,15 +267,18 @@ def _offered(asked: Asked, request: Request) -> None:
         err(safe(fault.message))
 
 
-def _decided(asked: Asked, request: Request, decision: Decision) -> Request:
-    return _asked(asked, _deciding(request, decision))
-
-
 def _deciding(request: Request, decision: Decision) -> Callable[[Approvals], Awaitable[Request]]:
-    channel: Channel = "terminal" if sys.stdin.isatty() else "api"
     return lambda desk: desk.decide(
-        request.handle, decision, by=_me(), channel=channel, seen=request.seen
+        request.handle, decision, by=_me(), channel=_channel(), seen=request.seen
     )
+
+
+def _taking_back(request: Request, reason: str) -> Callable[[Approvals], Awaitable[Request]]:
+    return lambda desk: desk.take_back(request.handle, by=_me(), channel=_channel(), reason=reason)
+
+
+def _channel() -> Channel:
+    return "terminal" if sys.stdin.isatty() else "api"
 
 
 def _me() -> Caller:
@@ -257,63 +294,110 @@ def _found(asked: Asked, handle: str) -> Request:
     return _asked(asked, lambda desk: desk.like(handle))
 
 
-def _asked(asked: Asked, work: Callable[[Approvals], Awaitable[T]]) -> T:
+def _spec(asked: Asked, tool: str) -> ToolSpec | None:
+    """The tool as it is now, if there is one of this name."""
+
+    async def found() -> ToolSpec | None:
+        async with loaded(uncalled(find(asked.config)), asked) as runtime:
+            return runtime.registry.get(tool)
+
+    return run(asked, found())
+
+
+def _name_unreadable(unreadable: Mapping[str, str]) -> None:
+    for handle, why in unreadable.items():
+        err(safe(f"{handle} cannot be read, and is left out: {why}"))
+
+
+def _asked(
+    asked: Asked, work: Callable[[Approvals], Awaitable[T]], spec: ToolSpec | None = None
+) -> T:
     """Do it, or end with the exit code of what is in the way."""
     try:
-        return run(asked, _at_desk(asked, work))
+        return run(asked, _at_desk(asked, work, spec))
     except CallError as fault:
-        error = failure(fault, tool="approvals", call_id="", effects="once")
-        fail(error, tool="approvals", as_json=False)
+        error = failure(fault, tool=APPROVALS, call_id="", effects="once")
+        fail(error, tool=APPROVALS, as_json=False)
 
 
-async def _at_desk(asked: Asked, work: Callable[[Approvals], Awaitable[T]]) -> T:
-    async with _store(asked) as store:
-        return await work(Approvals(store, clock=SystemClock()))
+async def _at_desk(
+    asked: Asked, work: Callable[[Approvals], Awaitable[T]], spec: ToolSpec | None = None
+) -> T:
+    config = find(asked.config)
+    async with _store(config) as store, _recording(config, store) as tell:
+        desk = Approvals(store, clock=SystemClock(), spec_of=lambda tool: spec, tell=tell)
+        return await work(desk)
 
 
 @asynccontextmanager
-async def _store(asked: Asked) -> AsyncIterator[Store]:
-    config = find(asked.config)
+async def _recording(
+    config: Config, store: LazyStore
+) -> AsyncIterator[Callable[[Settled], Awaitable[None]] | None]:
+    """What is decided here goes on record as if the program that asked had heard it."""
+    audit = audit_of(config, store)
+    if audit is None:
+        yield None
+        return
+
+    async def tell(settled: Settled) -> None:
+        if not await audit.keep(as_record(settled)):
+            err(safe(f"warning: this is not on record: {audit.problem}"))
+
+    try:
+        yield tell
+    finally:
+        await audit.close()
+
+
+@asynccontextmanager
+async def _store(config: Config) -> AsyncIterator[LazyStore]:
     if config.settings.store.get("kind") == "memory":
         err("The store is in memory: what waits in another process cannot be seen from here.")
-    store = store_of(config)
-    await store.open()
-    try:
+    async with stored(config) as store:
         yield store
-    finally:
-        await store.close()
 
 
 def _lasting(
-    *, session: bool, where: tuple[str, ...], minutes: float, uses: int | None
+    *, session: bool, where: Mapping[str, Any], minutes: float, uses: int | None
 ) -> Lasting | None:
     if not session and not where:
         return None
+    return Lasting(session=session, where=where, seconds=minutes * 60, uses=uses)
+
+
+def _where(words: tuple[str, ...], spec: ToolSpec | None) -> dict[str, Any]:
+    """Argument → what it must fit; values are read as the tool's schema says, as in a call."""
     wanted: dict[str, Any] = {}
-    for word in where:
+    schema = {} if spec is None else spec.input_schema
+    for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not name.strip(":"):
-            raise click.UsageError(f"{word!r}: write NAME=VALUE or NAME:=JSON-Schema.")
-        if name.endswith(":"):
-            wanted[name[:-1]] = _object(value, "--where")
-        else:
-            wanted[name] = {"const": _value(value)}
-    return Lasting(session=session, where=wanted, seconds=minutes * 60, uses=uses)
+        if not equals or not name.strip(":{"):
+            raise click.UsageError(f"{word!r}: write NAME=VALUE or NAME:=SCHEMA.")
+        if not name.endswith(":"):
+            wanted[name] = {"const": from_words([word], schema)[name]}
+            continue
+        made, name = _json(value), name[:-1]
+        if not isinstance(made, dict):
+            raise click.UsageError(
+                f"--where {word!r}: behind := stands a JSON Schema, such as "
+                f'{name}:={{"maximum": 50}}. For one value write {name}={value}'
+            )
+        wanted[name] = made
+    return wanted
 
 
-def _object(text: str, what: str) -> dict[str, Any]:
-    made = _value(text)
+def _changes(text: str) -> dict[str, Any]:
+    made = _json(text)
     if not isinstance(made, dict):
-        raise click.UsageError(f"{what} takes a JSON object.")
+        raise click.UsageError('--edit takes a JSON object, such as {"amount": 5}.')
     return made
 
 
-def _value(text: str) -> Any:
-    """As JSON; what is none is a text."""
+def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text
+        return None
 
 
 def _tell(request: Request, *, as_json: bool) -> None:

@@ -12,44 +12,45 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stdout
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 import click
 import msgspec
 
+from toolpost.cli import calls as screen
+from toolpost.cli.callids import may_mean, meant
 from toolpost.cli.completing import tool_names
-from toolpost.cli.opening import once, run
+from toolpost.cli.opening import run, stored
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.terminal import (
-    console,
-    err,
-    json_text,
-    lines,
-    out,
-    plain,
-    print_json,
-    row,
-    safe,
-    table,
-)
+from toolpost.cli.terminal import console, counted, err, json_text, lines, out, print_json, safe
 from toolpost.config import find
-from toolpost.contracts import Line, Store
-from toolpost.errors import ConfigError
+from toolpost.contracts import Store
+from toolpost.errors import Code, ConfigError
 from toolpost.ledger.anchor import anchors
-from toolpost.ledger.block import decode
+from toolpost.ledger.copying import copied, lines_in
 from toolpost.ledger.opening import FOLDER, KEY, lines_of
-from toolpost.ledger.reading import AuditedCall, Wanted, calls, csv_rows, last_calls, last_position
+from toolpost.ledger.reading import (
+    OPEN,
+    AuditedCall,
+    Wanted,
+    calls,
+    csv_rows,
+    last_calls,
+    last_position,
+)
+from toolpost.ledger.record import DECIDED, OK, UNKNOWN
 from toolpost.ledger.verify import Head, Proof, Verified, verify
-from toolpost.runtime import Runtime
 from toolpost.seal import verifiers
+from toolpost.spec import nearest, short
 
 F = TypeVar("F", bound=Callable[..., Any])
 _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _POLL: Final = 0.5
-_CALM: Final = ("OK", "OPEN")
+_CODES: Final = (OK, *get_args(Code), UNKNOWN, OPEN, *DECIDED)
+_LISTED: Final = 5
 
 
 class _Moment(click.ParamType):  # type: ignore[type-arg]
@@ -69,13 +70,31 @@ class _Moment(click.ParamType):  # type: ignore[type-arg]
         return moment.timestamp()
 
 
+class _Code(click.ParamType):  # type: ignore[type-arg]
+    """A code that calls can end with, in whatever case."""
+
+    name = "code"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        code = str(value).upper()
+        if code not in _CODES:
+            hint = nearest(code, _CODES) or f"; there are {', '.join(_CODES)}"
+            self.fail(f"no call ends with {short(value)!r}{hint}")
+        return code
+
+
+_wide_option = click.option(
+    "--wide", is_flag=True, help="Cut nothing: whole ids, times and names, however long the lines."
+)
+
+
 def _filters(function: F) -> F:
     for option in reversed(
         (
             click.option("--tool", shell_complete=tool_names, help="Only calls of this tool."),
             click.option("--caller", metavar="ID", help="Only by this caller, user or agent."),
             click.option("--session", metavar="ID", help="Only calls of this session."),
-            click.option("--code", help="Only with this code: OK, TIMEOUT, UNKNOWN, OPEN, …"),
+            click.option("--code", type=_Code(), help="Only with this code: OK, OPEN, TIMEOUT, …"),
             click.option("--since", type=_Moment(), help="Only from then on: 2h, 2026-11-15."),
             click.option("--until", type=_Moment(), help="Only from before then."),
             click.option("--text", help="Only where this stands somewhere in the record."),
@@ -93,25 +112,32 @@ def command() -> None:
 @command.command("tail")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, help="How many calls.")
 @click.option("--follow", is_flag=True, help="Go on with new calls as they come; Ctrl-C ends it.")
+@_wide_option
 @json_option
 @pass_asked
-def tail(asked: Asked, *, number: int, follow: bool, as_json: bool) -> None:
+def tail(asked: Asked, *, number: int, follow: bool, wide: bool, as_json: bool) -> None:
     """Show the last calls.
 
-    With --json and --follow, one line of JSON per call.
+    `toolpost audit show` takes their ids as they stand here. With --json and --follow, one line of
+    JSON per call.
     """
 
     async def work() -> None:
         async with _kept(asked) as kept:
             after = await last_position(kept.store)
-            _show(asked, await last_calls(kept.store, number), as_json=as_json, as_lines=follow)
+            found = await last_calls(kept.store, number)
+            if not follow:
+                screen.show(asked, found, as_json=as_json, wide=wide)
+                return
+            for call in found:
+                screen.say(call, as_json=as_json, wide=wide)
             while follow:
                 await asyncio.sleep(_POLL)
                 end = await last_position(kept.store)
                 fresh = [c async for c in calls(lines_of(kept.store, after=after))]
                 for call in fresh:
                     if call.ended is not None:
-                        _say(call, as_json=as_json)
+                        screen.say(call, as_json=as_json, wide=wide)
                 after = end
 
     _run(asked, work())
@@ -120,12 +146,14 @@ def tail(asked: Asked, *, number: int, follow: bool, as_json: bool) -> None:
 @command.command("search")
 @_filters
 @click.option("--limit", type=click.IntRange(1), default=100, help="At most so many, the latest.")
+@_wide_option
 @json_option
 @pass_asked
 def search(
     asked: Asked,
     *,
     limit: int,
+    wide: bool,
     as_json: bool,
     tool: str | None,
     caller: str | None,
@@ -151,7 +179,7 @@ def search(
             found = [c async for c in calls(lines_of(kept.store)) if wanted.fits(c)]
             return found[-limit:]
 
-    _show(asked, run(asked, work()), as_json=as_json)
+    screen.show(asked, run(asked, work()), as_json=as_json, wide=wide)
 
 
 @command.command("show")
@@ -159,26 +187,38 @@ def search(
 @json_option
 @pass_asked
 def show(asked: Asked, *, call_id: str, as_json: bool) -> int:
-    """Show everything about one call. The beginning of its id is enough if it is the only one."""
+    """Show everything about one call.
+
+    CALL_ID is an id as `audit tail` shows it, or the beginning of one.
+    """
 
     async def work() -> list[AuditedCall]:
         async with _kept(asked) as kept:
             everything = calls(lines_of(kept.store))
-            return [c async for c in everything if c.asked.call_id.startswith(call_id)]
+            return [c async for c in everything if may_mean(call_id, c.asked.call_id)]
 
     found = run(asked, work())
-    exact = [c for c in found if c.asked.call_id == call_id] or found
+    chosen = set(meant(call_id, [c.asked.call_id for c in found]))
+    exact = [c for c in found if c.asked.call_id in chosen]
     if len(exact) != 1:
-        err(f"{len(exact)} calls have an id that begins so. `toolpost audit search` lists calls.")
+        err(_unclear(call_id, [c.asked.call_id for c in exact]))
         return 1
     said = exact[0].to_dict()
     if as_json:
         print_json(said)
         return 0
-    shown = {**said, "time": _time(exact[0].asked.time)}
+    shown = {**said, "time": screen.moment(exact[0].asked.time)}
     texts = [(k, v if isinstance(v, str) else json_text(v, indent=None)) for k, v in shown.items()]
     console(asked).print(lines(texts))
     return 0
+
+
+def _unclear(written: str, ids: list[str]) -> str:
+    more = "" if len(ids) <= _LISTED else f"\n  and {len(ids) - _LISTED} more"
+    listed = "".join(f"\n  {one}" for one in ids[:_LISTED])
+    if not ids:
+        return f"No call has the id {short(written)!r}. `toolpost audit search` lists calls."
+    return safe(f"{counted(len(ids), 'call')} may be meant by {short(written)!r}:{listed}{more}")
 
 
 @command.command("verify")
@@ -263,13 +303,13 @@ def export(
 
     count = _run(asked, work())
     if output is not None:
-        err(f"{count} {'lines' if form == 'journal' else 'calls'} written to {output}")
+        err(f"{counted(count, 'line' if form == 'journal' else 'call')} written to {output}")
 
 
 async def _exported(store: Store, form: str, wanted: Wanted) -> AsyncIterator[str]:
     if form == "journal":
         async for line in lines_of(store):
-            yield line.body.decode() + "\n"
+            yield copied(line).decode()
         return
     header = True
     async for call in calls(lines_of(store)):
@@ -286,22 +326,19 @@ class _Kept(NamedTuple):
 
     store: Store
     folder: Path
-    kind: str
 
 
 @asynccontextmanager
 async def _kept(asked: Asked) -> AsyncIterator[_Kept]:
     """The store of the config, and nothing else of it."""
-    config = once(find(asked.config))
-    settings = msgspec.structs.replace(config.settings, sources=(), observers=(), guards=())
-    kind = str(settings.store.get("kind"))
-    if kind == "memory":
+    config = find(asked.config)
+    if config.settings.store.get("kind") == "memory":
         raise ConfigError(
             "the store is memory, which keeps nothing when a program ends. Say in the config: "
             'store = { kind = "sqlite" }'
         )
-    async with Runtime(msgspec.structs.replace(config, settings=settings)) as runtime:
-        yield _Kept(runtime.store, config.base / settings.state / FOLDER, kind)
+    async with stored(config) as store:
+        yield _Kept(store, config.base / config.settings.state / FOLDER)
 
 
 async def _verified(asked: Asked, file: Path | None, earlier: list[Head]) -> Verified:
@@ -310,23 +347,12 @@ async def _verified(asked: Asked, file: Path | None, earlier: list[Head]) -> Ver
         folder = config.base / config.settings.state / FOLDER
         keys = verifiers(folder, KEY)
         proof = Proof(keys=keys, anchors=anchors(folder), earlier=earlier, whole=False)
-        return await verify(_lines_in(file), proof)
+        return await verify(lines_in(file), proof)
     async with _kept(asked) as kept:
         # the anchors first: what is written meanwhile is beyond them, and not missing
         known = anchors(kept.folder)
         proof = Proof(keys=verifiers(kept.folder, KEY), anchors=known, earlier=earlier)
         return await verify(lines_of(kept.store), proof)
-
-
-async def _lines_in(file: Path) -> AsyncIterator[Line]:
-    with file.open("rb") as opened:
-        for position, text in enumerate(opened, start=1):
-            body = text.rstrip(b"\n")
-            block = decode(body)
-            if block is None:
-                yield Line("", 0, body, position)
-            else:
-                yield Line(block.writer, block.last, body, position)
 
 
 def _heads(file: Path) -> list[Head]:
@@ -352,47 +378,8 @@ def _print(found: Verified) -> None:
                 f"{problem.writer or '(unknown)'}: {problem.what}"
             )
         )
-    out(f"{found.records} records: {'as they were written' if found.ok else 'NOT as written'}")
-
-
-def _show(asked: Asked, found: list[AuditedCall], *, as_json: bool, as_lines: bool = False) -> None:
-    if as_lines:
-        for call in found:
-            _say(call, as_json=as_json)
-    elif as_json:
-        print_json([call.to_dict() for call in found])
-    elif not found:
-        err("No calls.")
-    else:
-        listing = table("time", "call", "tool", "caller", "code", "ms", wide=["tool", "call"])
-        for call in found:
-            calm = call.code in _CALM
-            row(listing, *_cells(call), style=None if calm else "red")
-        screen = console(asked)
-        screen.print(listing)
-        screen.print(plain(f"{len(found)} call{'s' if len(found) != 1 else ''}", "dim"))
-
-
-def _say(call: AuditedCall, *, as_json: bool) -> None:
-    out(json_text(call.to_dict(), indent=None) if as_json else safe("  ".join(_cells(call))))
-    sys.stdout.flush()
-
-
-def _cells(call: AuditedCall) -> tuple[str, ...]:
-    asked, ended = call.asked, call.ended
-    took = None if ended is None else ended.duration_ms
-    return (
-        _time(asked.time),
-        asked.call_id,
-        asked.tool,
-        asked.caller.id if asked.caller else "",
-        call.code,
-        "" if took is None else f"{took:.1f}",
-    )
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    told = "as they were written" if found.ok else "NOT as written"
+    out(f"{counted(found.records, 'record')}: {told}")
 
 
 def _run(asked: Asked, work: Any) -> Any:

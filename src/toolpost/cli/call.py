@@ -130,6 +130,9 @@ async def _called(asked: Asked, wanted: Wanted) -> tuple[Result, Mapping[str, st
     the audit are written then.
     """
     async with opened(asked) as runtime:
+        await runtime.open_sandbox(wanted.name)
+        if runtime.lowered is not None:
+            say(f"warning: {runtime.lowered}")
         spec = runtime.registry.get(wanted.name)
         schema = {} if spec is None else spec.input_schema
         arguments = from_words(wanted.words, schema, file=wanted.args_file, stdin=wanted.stdin)

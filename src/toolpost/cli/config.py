@@ -14,14 +14,19 @@ import click
 import msgspec
 
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.terminal import console, json_text, plain, print_json, row, table
-from toolpost.config import Config, find
+from toolpost.cli.terminal import console, err, json_text, plain, print_json, row, safe, table
+from toolpost.config import Config, find, unlisted
 from toolpost.errors import MissingPart
 from toolpost.options import Options
 from toolpost.plugins import BUILT_IN, load
-from toolpost.runtime import verify_backends
+from toolpost.redact import Rules, replaced
+from toolpost.runtime import idle, verify_backends, verify_extensions
 
 _SECRET: Final = re.compile(r"secret|token|password|passwd|credential|api_?key|private_?key", re.I)
+_IN_ADDRESS: Final = re.compile(r"(?<=://)([^/?#@\s:]*):\S*(?=@)")
+_IN_WORDS: Final = re.compile(r"\b((?:ssl)?pass(?:word|wd)\s*=\s*)('[^']*'|[^\s&;]+)", re.I)
+"""Where a DSN has its password: before the host, or as a word of its own."""
+_SECRETS: Final = Rules(personal=False)
 DEFAULT: Final = "default"
 
 
@@ -42,7 +47,10 @@ def command(asked: Asked, *, as_json: bool) -> None:
     """
     config = find(asked.config)
     verify_backends(config)
+    verify_extensions(config)
     settings = list(in_force(config))
+    for name in unlisted(config.settings):
+        err(safe(f"warning: {idle(config, name)}"))
     if as_json:
         file = None if config.file is None else str(config.file)
         print_json({"file": file, "settings": [s._asdict() for s in settings]})
@@ -106,5 +114,13 @@ def _hidden(name: str, value: Any) -> Any:
         return {key: _hidden(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_hidden("", inner) for inner in value]
-    secret = _SECRET.search(name.rpartition(".")[2])
-    return "(hidden)" if secret and isinstance(value, str) and value else value
+    if not isinstance(value, str):
+        return value
+    if value and _SECRET.search(name.rpartition(".")[2]):
+        return "(hidden)"
+    return _harmless(value)
+
+
+def _harmless(text: str) -> str:
+    text = replaced(text, _SECRETS.find(text))
+    return _IN_WORDS.sub(r"\1…", _IN_ADDRESS.sub(r"\1:…", text))

@@ -1,8 +1,9 @@
 """``toolpost doctor``: does everything work here, and if not, what is to be done?
 
 Above: ``main.py``. Below: everything, used as a program would use it: tools are bound and asked how
-they are, a tool runs in each kind of isolation, and one that leaves a daemon behind is stopped.
-Nothing is deduced from the presence of a file that could be tried instead.
+they are, a tool runs in each kind of isolation, one that leaves a daemon behind is stopped, and the
+sandbox is attacked from inside. Nothing is deduced from the presence of a file that could be tried
+instead.
 """
 
 from __future__ import annotations
@@ -15,29 +16,32 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, metadata, version
+from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any, Final, Literal, NamedTuple, get_args
+from typing import IO, Any, Final, get_args
 
 import click
 
-from toolpost.cli.opening import once, run
+from toolpost.cli.attacked import Which, sandbox
+from toolpost.cli.findings import Finding, Verdict, show, show_attacks
+from toolpost.cli.opening import asking, once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.probe import leave_daemon, pid_namespace
 from toolpost.cli.progress import Bar
-from toolpost.cli.terminal import console, plain, print_json, safe, table
-from toolpost.config import FILE_NAME, Config, find
+from toolpost.cli.terminal import counted, print_json
+from toolpost.config import FILE_NAME, Config, Settings, find, unlisted
 from toolpost.contracts import Health
 from toolpost.errors import SetupError
 from toolpost.executor import Executor
 from toolpost.registry import Registry
-from toolpost.runtime import Runtime
+from toolpost.runtime import Runtime, idle
 from toolpost.spec import Isolation, ToolSpec
+from toolpost.stores.kept import REMEDIES
 
-Verdict = Literal["ok", "info", "warn", "fail"]
-_STYLES: Final = {"ok": "green", "info": "dim", "warn": "yellow", "fail": "bold red"}
 _PATIENCE: Final = 10.0
 _MEND: Final = "mend the definition"
-_TODO: Final = {"store": "till then calls that have to be on record are refused"}
+_REFUSED: Final = "till then calls that have to be on record are refused"
+_TODO: Final = {"store": _REFUSED, "extension audit": f"see: toolpost audit verify; {_REFUSED}"}
 _NOT_FOR_USERS: Final = frozenset(("dev",))
 _NO_ISOLATION: Final = {
     "sandbox": "tools that need a sandbox are refused; `isolation: process` runs them unconfined",
@@ -45,34 +49,36 @@ _NO_ISOLATION: Final = {
 }
 
 
-class Finding(NamedTuple):
-    """One thing that was tried: how it went, and what to do if it went badly."""
-
-    check: str
-    verdict: Verdict
-    found: str
-    todo: str = ""
-
-
 @click.command("doctor")
+@click.option(
+    "--probe",
+    "which",
+    type=click.Choice(get_args(Which)),
+    default="here",
+    show_default=True,
+    help="Attack the sandbox as it is here, at every level that can be had (all), or not at all.",
+)
 @json_option
 @pass_asked
-def command(asked: Asked, *, as_json: bool) -> None:
+def command(asked: Asked, *, which: Which, as_json: bool) -> None:
     """Check that everything here works.
 
-    Loads every source, binds every tool, runs a tool in each kind of isolation and stops one that
-    leaves a daemon behind. Ends with 1 if something fails.
+    Loads every source, binds every tool, runs a tool in each kind of isolation, stops one that
+    leaves a daemon behind, and attacks the sandbox from inside, which takes some seconds. Ends with
+    1 if something fails: a tool that cannot be confined as it asks, an attack that gets out.
     """
-    findings = run(asked, _examined(asked))
+    findings = run(asked, _examined(asked, which))
     if as_json:
-        print_json([one._asdict() for one in findings])
+        print_json([one.to_dict() for one in findings])
     else:
-        _print(asked, findings)
+        show(asked, findings)
+        if which == "all":
+            show_attacks(asked, findings)
     if any(one.verdict == "fail" for one in findings):
         click.get_current_context().exit(1)
 
 
-async def _examined(asked: Asked) -> list[Finding]:
+async def _examined(asked: Asked, which: Which) -> list[Finding]:
     with Bar("checking", asked=asked) as bar:
         found = [_python(), _system()]
         config, finding = _config(asked)
@@ -80,6 +86,8 @@ async def _examined(asked: Asked) -> list[Finding]:
         if config is not None:
             found += [one async for one in _project(config, bar)]
         found += [one async for one in _isolation()]
+        if platform.system() == "Linux":
+            found += [one async for one in _sandbox(config, which, bar)]
         found += _extras()
     return found
 
@@ -115,8 +123,14 @@ async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
         return
     try:
         await runtime.reload()
+        await runtime.open_sandbox()
+        if runtime.lowered is not None:
+            todo = "take it out, unless you cannot do without"
+            yield Finding("isolation", "warn", runtime.lowered, todo)
         async for one in _parts(runtime):
             yield one
+        for found in _rings(runtime):
+            yield found
         async for one in _tools(runtime, bar):
             yield one
     finally:
@@ -130,11 +144,39 @@ async def _parts(runtime: Runtime) -> AsyncIterator[Finding]:
     health = await runtime.health()
     for part, one in health.items():
         if not one.healthy:
-            yield Finding(part, "fail", one.error or "not healthy", _TODO.get(part, _MEND))
+            yield Finding(part, "fail", one.error or "not healthy", _todo(part, one))
     if health["store"].healthy:
         yield Finding("store", "ok", _kept(runtime))
     well = sum(one.healthy for part, one in health.items() if part.startswith("source "))
-    yield Finding("sources", "ok", f"{well} loaded, {_tools_in(len(runtime.registry))}")
+    yield Finding("sources", "ok", f"{well} loaded, {counted(len(runtime.registry), 'tool')}")
+
+
+def _todo(part: str, health: Health) -> str:
+    """What helps against what a store says; else what is to be done about such a part."""
+    helps = [todo for reason, todo in REMEDIES.items() if reason in (health.error or "")]
+    return f"{helps[0]}; {_REFUSED}" if helps else _TODO.get(part, _MEND)
+
+
+def _rings(runtime: Runtime) -> Iterator[Finding]:
+    """What the lists of rings leave undone: a table of one that is in neither, a yes that nobody
+    is asked for.
+    """
+    for name in unlisted(runtime.config.settings):
+        todo = "put it into its list, or take the table out"
+        yield Finding(f"extension {name}", "warn", idle(runtime.config, name), todo)
+    wanting = [spec.name for spec in runtime.registry if spec.requires_approval]
+    mode = asking(runtime)
+    if wanting and mode in (None, "never"):
+        verb = "run unasked" if mode else "are refused"
+        found = f"tools that want a person's yes {verb}: {_named(wanting)}"
+        guard = "put approval into the guards"
+        todo = guard if mode is None else 'unless that is meant, give it mode = "policy"'
+        yield Finding("approval", "warn", found, todo)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
 
 
 def _kept(runtime: Runtime) -> str:
@@ -154,11 +196,7 @@ async def _tools(runtime: Runtime, bar: Bar) -> AsyncIterator[Finding]:
             todo = f"see: toolpost show {spec.name} --binding"
             yield Finding(f"tool {spec.name}", "fail", health.error or "not healthy", todo)
     if well := len(runtime.registry) - ill:
-        yield Finding("tools", "ok", f"{_tools_in(well)} ready to be called")
-
-
-def _tools_in(number: int) -> str:
-    return "1 tool" if number == 1 else f"{number} tools"
+        yield Finding("tools", "ok", f"{counted(well, 'tool')} ready to be called")
 
 
 async def _health(runtime: Runtime, name: str) -> Health:
@@ -247,6 +285,12 @@ def _probe(way: Isolation, function: str, *texts: str) -> ToolSpec:
     )
 
 
+def _sandbox(config: Config | None, which: Which, bar: Bar) -> AsyncIterator[Finding]:
+    settings = Settings() if config is None else config.settings
+    state = str((Path() if config is None else config.base) / settings.state)
+    return sandbox(settings, state, which, lambda what: bar.tell(None, None, what))
+
+
 def _extras() -> Iterator[Finding]:
     """What is optional, and whether it is there."""
     try:
@@ -271,11 +315,3 @@ def _extra(name: str, packages: list[str]) -> Finding:
             todo = f'if wanted: pip install "toolpost[{name}]"'
             return Finding(f"extra {name}", "info", f"{package} is not installed", todo)
     return Finding(f"extra {name}", "ok", ", ".join(there))
-
-
-def _print(asked: Asked, findings: list[Finding]) -> None:
-    listing = table("check", "", "found", "what to do", wide=["found", "what to do"])
-    for one in findings:
-        verdict = plain(one.verdict, _STYLES[one.verdict])
-        listing.add_row(plain(one.check), verdict, plain(safe(one.found)), plain(one.todo))
-    console(asked).print(listing)

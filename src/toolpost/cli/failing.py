@@ -15,6 +15,8 @@ from toolpost.codes import STATUS
 from toolpost.errors import Code, Remedy
 from toolpost.result import Failure, Result
 
+APPROVALS: Final = "approvals"
+"""Stands for a tool where it is approvals that are dealt with."""
 _BY_CODE: Final[dict[Code, str]] = {
     "NOT_FOUND": "see what there is with: toolpost list",
     "INTERNAL_ERROR": "see the log and the traceback with: toolpost --debug call …",
@@ -35,13 +37,28 @@ _BY_REMEDY: Final[dict[Remedy, str]] = {
 
 def explained(error: Failure, tool: str) -> str:
     """What happened, what to do, and how, harmless to print."""
-    hint = _BY_CODE.get(error.code) or _BY_REMEDY[error.remedy]
+    hint = _hint(error, tool)
     wait = "" if error.retry_after is None else f" (in {error.retry_after:g} s)"
     return safe(
         f"error: {error.code}: {error.message}\n"
         f"remedy: {error.remedy}{wait}; effects: {error.effects}\n"
-        f"hint: {hint.format(tool=tool)}"
+        f"hint: {hint}"
     )
+
+
+def _hint(error: Failure, tool: str) -> str:
+    if tool == APPROVALS and error.code in ("NOT_FOUND", "CONFLICT"):
+        return "see what there is with: toolpost approvals list --all; toolpost approvals standing"
+    if tool == APPROVALS and error.code == "VALIDATION_ERROR":
+        return "see what can be said with: toolpost approvals approve --help"
+    if error.code == "APPROVAL_REQUIRED":
+        handle = (error.details or {}).get("approval")
+        return (
+            f"somebody approves it with: toolpost approvals approve {handle}"
+            if handle
+            else "no guard asks anybody: put approval into the guards of the config"
+        )
+    return (_BY_CODE.get(error.code) or _BY_REMEDY[error.remedy]).format(tool=tool)
 
 
 def fail(error: Failure, *, tool: str, as_json: bool, result: Result | None = None) -> NoReturn:
@@ -49,5 +66,7 @@ def fail(error: Failure, *, tool: str, as_json: bool, result: Result | None = No
     if as_json:
         print_json((result or Result(error=error)).to_dict())
     else:
+        for warning in () if result is None else result.metadata.warnings:
+            say(safe(f"warning: {warning}"))
         say(explained(error, tool))
     click.get_current_context().exit(STATUS[error.code].exit)

@@ -12,9 +12,20 @@ import click
 
 from toolpost.cli.opening import loaded, run, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.terminal import console, err, one_line, out, plain, print_json, row, table
-from toolpost.config import find
+from toolpost.cli.terminal import (
+    console,
+    counted,
+    err,
+    one_line,
+    out,
+    plain,
+    print_json,
+    row,
+    table,
+)
+from toolpost.config import Settings, find
 from toolpost.lock import QUARANTINED
+from toolpost.runtime import store_of
 from toolpost.spec import TIERS, ToolSpec
 
 if TYPE_CHECKING:
@@ -46,7 +57,10 @@ def command(
     """
 
     async def listed() -> list[ToolSpec]:
-        async with loaded(uncalled(find(asked.config)), asked) as runtime:
+        config = find(asked.config)
+        if config.settings.store != Settings().store:
+            store_of(config)  # not opened; but what calls would be refused for is refused here
+        async with loaded(uncalled(config), asked) as runtime:
             fit = runtime.registry.list(kind=kind, category=category, tag=tag, tier=tier)
             seen = {spec.name for spec in runtime.executor.list()}  # the quarantined ones as well
             return [spec for spec in fit if spec.name in seen]
@@ -76,7 +90,7 @@ def _print(asked: Asked, specs: list[ToolSpec]) -> None:
         _print_plainly(ordered)
     else:
         screen.print(_listing(ordered))
-    screen.print(plain(f"{len(specs)} tool{'s' if len(specs) != 1 else ''}", "dim"))
+    screen.print(plain(counted(len(specs), "tool"), "dim"))
 
 
 def _listing(ordered: list[ToolSpec]) -> Table:

@@ -18,9 +18,11 @@ import msgspec
 
 from toolpost.cli.options import Asked
 from toolpost.cli.progress import Bar
+from toolpost.cli.terminal import err, safe
 from toolpost.config import Config, find
 from toolpost.extensions.log import setup
-from toolpost.runtime import Runtime
+from toolpost.runtime import Runtime, store_of
+from toolpost.stores.lazy import LazyStore
 
 T = TypeVar("T")
 
@@ -52,6 +54,20 @@ async def loaded(config: Config, asked: Asked) -> AsyncIterator[Runtime]:
         await runtime.close()
 
 
+@asynccontextmanager
+async def stored(config: Config) -> AsyncIterator[LazyStore]:
+    """The store of a config, and nothing else of it. One that can only be read will do for who
+    only looks, and is told of.
+    """
+    store = store_of(config)
+    try:
+        if why := await store.open_to_read():
+            err(safe(f"warning: the store can only be read now: {why}"))
+        yield store
+    finally:
+        await store.close()
+
+
 def uncalled(config: Config) -> Config:
     """The config where nothing is called: no observers and no store, but the guards, which may hide
     tools.
@@ -64,6 +80,14 @@ def once(config: Config) -> Config:
     """The config for one command: nobody will be there to see a file change."""
     settings = msgspec.structs.replace(config.settings, watch=False)
     return msgspec.structs.replace(config, settings=settings)
+
+
+def asking(runtime: Runtime) -> str | None:
+    """The mode of the guard that asks people; ``None``: nobody is asked, and nobody can say yes."""
+    for guard in runtime.executor.guards:
+        if guard.name == "approval":
+            return str(getattr(guard, "mode", "policy"))
+    return None
 
 
 def _hear_the_log(asked: Asked) -> None:

@@ -7,12 +7,13 @@ Nothing is imported: installed is not active.
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import click
 
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.terminal import console, print_json, row, table
+from toolpost.cli.terminal import console, plain, print_json, row, table
 from toolpost.plugins import BUILT_IN, SOCKETS, installed
 
 TOOLS: Final = "tools"
@@ -41,9 +42,11 @@ def command(asked: Asked, *, as_json: bool) -> None:
         listed: list[dict[str, Any]] = [one._asdict() for one in found]
         print_json(listed)
         return
-    listing = table("socket", "name", "package", "version", "where", wide=["where"])
-    for one in found:
-        row(listing, *one)
+    listing = table("name", "package", "where", wide=["where"])
+    for socket, group in groupby(found, key=lambda one: one.socket):
+        listing.add_row(plain(socket, "bold cyan"))
+        for one in group:
+            row(listing, f"  {one.name}", f"{one.package} {one.version}", one.where)
     console(asked).print(listing)
 
 

@@ -22,7 +22,18 @@ from toolpost.cli.failing import fail
 from toolpost.cli.opening import once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.parameters import raw_names
-from toolpost.cli.terminal import console, err, lines, out, plain, print_json, row, safe, table
+from toolpost.cli.terminal import (
+    console,
+    counted,
+    err,
+    lines,
+    out,
+    plain,
+    print_json,
+    row,
+    safe,
+    table,
+)
 from toolpost.config import find, origin
 from toolpost.contracts import Mode
 from toolpost.document import Document, read
@@ -69,7 +80,7 @@ def check(asked: Asked, *, file: Path | None, as_json: bool) -> None:
             }
         )
         return
-    out(safe(f"{_near(rules.name)}: {len(rules.rules)} rules, in order"))
+    out(safe(f"{_near(rules.name)}: {counted(len(rules.rules), 'rule')}, in order"))
     for name in unreachable:
         err(safe(f"warning: {name} is never reached: a rule above it decides on everything"))
     for name in idle:
@@ -269,7 +280,7 @@ def _examples(document: Document) -> list[Example]:
     try:
         return msgspec.convert(listed, list[Example])
     except msgspec.ValidationError as fault:
-        what, at = explained(fault)
+        what, at = explained(fault, list[Example])
         _refuse(document, ("calls", *at), what)
 
 

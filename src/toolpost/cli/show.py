@@ -13,7 +13,7 @@ import click
 
 from toolpost.cli.completing import tool_names
 from toolpost.cli.failing import fail
-from toolpost.cli.opening import loaded, run
+from toolpost.cli.opening import asking, loaded, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.parameters import Parameter, parameters, raw_names, shape
 from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
@@ -31,6 +31,8 @@ class Shown:
     guards: tuple[str, ...]
     isolation: str | None
     problem: str | None
+    asking: str | None
+    """The mode of the approval guard, if there is one."""
 
     def to_dict(self, *, binding: bool) -> dict[str, Any]:
         return {
@@ -78,6 +80,7 @@ async def _shown(asked: Asked, name: str) -> Shown | Failure:
             guards=tuple(name for name in bound.rings if name not in observing),
             isolation=about.get("isolation"),
             problem=bound.problem,
+            asking=asking(runtime),
         )
 
 
@@ -123,9 +126,11 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
 
 
 def _approval(shown: Shown) -> str:
-    if "approval" in shown.guards:
-        return "a person is asked first"
-    return "wanted by the spec; no approval guard is in force"
+    if shown.asking is None:
+        return "wanted by the spec, but no approval guard is in force: calls are refused"
+    if shown.asking == "never":
+        return 'wanted by the spec, but nobody is asked: [extensions.approval] mode = "never"'
+    return "a person is asked first"
 
 
 def _print_parameters(screen: Any, found: list[Parameter]) -> None:

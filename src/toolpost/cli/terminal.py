@@ -44,6 +44,11 @@ def out(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 rule``, ``2 rules``."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def err(text: str) -> None:
     sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
 
@@ -81,11 +86,12 @@ def print_json(value: Any) -> None:
     out(json_text(value))
 
 
-def console(asked: Asked, *, stderr: bool = False) -> Console:
+def console(asked: Asked, *, stderr: bool = False, width: int | None = None) -> Console:
     from rich.console import Console  # brief starts: only what prints with it pays for it
 
     made = Console(
         stderr=stderr,
+        width=width,
         color_system="auto" if asked.color else None,
         markup=False,
         emoji=False,
@@ -123,9 +129,9 @@ def row(into: Table, *cells: str, style: str | None = None) -> None:
 
 
 def plain(text: str, style: str = "") -> RenderableType:
-    from rich.text import Text
+    from toolpost.cli.folding import Folded  # with rich, for what prints with it
 
-    return Text(safe(text), style=style)
+    return Folded(safe(text), style)
 
 
 def lines(pairs: Sequence[tuple[str, str]]) -> Table:

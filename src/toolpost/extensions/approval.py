@@ -3,7 +3,8 @@
 Above: the road; the policy before it may have set ``call.ask``. Below: ``approvals``, where
 requests are kept and answered. How a person is reached, and who may answer, is not known here.
 
-    never    nobody is asked (what the policy wants asked does not run)
+    never    nobody is asked: tools with ``requires_approval`` run unasked; what the policy wants
+             asked does not run
     policy   what the policy wants asked, and tools with ``requires_approval``
     unsafe   these, and every tool from tier 3
     always   every call
@@ -20,14 +21,17 @@ from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from toolpost.approvals import Approvals, Channel, Decision, Edited, Request
+from toolpost.approvals import Approvals, Channel, Decision, Edited, Request, Settled
 from toolpost.approvals.terminal import Prompt
-from toolpost.call import Call, Caller
+from toolpost.call import Call, Caller, new_call_id
 from toolpost.clock import SystemClock
 from toolpost.contracts import Check, Clock, Records, Ring, Road, Surroundings, Walk
+from toolpost.digest import digest
 from toolpost.errors import CallError
+from toolpost.ledger.record import AuditRecord, Who
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
+from toolpost.redact import redact, redact_text
 from toolpost.result import Approved, Result
 from toolpost.schema import Schema
 from toolpost.spec import TIERS, ToolSpec
@@ -36,6 +40,13 @@ _log = logging.getLogger("toolpost.approvals")
 _UNSAFE: Final = 3
 _CALLBACK: Final[Channel] = "callback"
 _TERMINAL: Final[Channel] = "terminal"
+_SCOPE: Final = ("handle", "session", "left", "given", "expires")
+_CODES: Final = {
+    "approve": "APPROVED",
+    "deny": "DENIED",
+    "take back": "TAKEN_BACK",
+    "revoke": "REVOKED",
+}
 Mode = Literal["never", "policy", "unsafe", "always"]
 Ask = Callable[[Request], Awaitable[Decision | bool | None]]
 """Reaches a person: the answer, or ``None`` if it is still to come, by whatever way."""
@@ -82,10 +93,15 @@ class Approval:
         clock: Clock | None = None,
     ) -> None:
         self.approvals = Approvals(
-            records, clock=clock or SystemClock(), approvers=options.approvers
+            records,
+            clock=clock or SystemClock(),
+            approvers=options.approvers,
+            spec_of=self._spec_of,
         )
+        self._road: Road | None = None
         self._options = options
-        self._ask, self._channel = ask, _CALLBACK
+        self._ask: Ask | None = ask
+        self._channel = _CALLBACK
         if ask is None and options.prompt:
             self._ask, self._channel = Prompt(), _TERMINAL
         self._asking: set[str] = set()
@@ -97,9 +113,27 @@ class Approval:
         parsed = options_from(options, ApprovalOptions, "extension approval")
         return cls(around.records, options=parsed, clock=around.clock)
 
+    @property
+    def mode(self) -> Mode:
+        return self._options.mode
+
+    def reach(self, ask: Ask) -> None:
+        """Reach a person this way from now on."""
+        self._ask, self._channel = ask, _CALLBACK
+
+    def record(self, keep: Callable[[AuditRecord], Awaitable[bool]]) -> None:
+        """Have every answer kept this way from now on."""
+
+        async def tell(settled: Settled) -> None:
+            if not await keep(as_record(settled)):
+                _log.error("an answer is not on record: %s by %s", settled.what, settled.by.id)
+
+        self.approvals.tell = tell
+
     def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
+        self._road = road
         if self._options.mode == "never":
-            return None
+            return Check(_unasked(spec)) if spec.requires_approval else None
         always, asked = _always(spec, self._options.mode), _Asked(self, spec, road)
 
         async def ring(call: Call, call_next: Walk) -> Result:
@@ -136,6 +170,11 @@ class Approval:
             await self.approvals.wait(request.handle, seconds=left)
         return request
 
+    def _spec_of(self, tool: str) -> ToolSpec | None:
+        """As it would be called now; not before the first call of any tool."""
+        spec = None if self._road is None else self._road.bound(tool).spec
+        return spec if spec is not None and spec.name == tool else None
+
     async def _reach(self, request: Request, ask: Ask, deadline: float | None) -> None:
         """Ask in the way that was given; what goes wrong with it is no yes."""
         self._asking.add(request.handle)
@@ -161,6 +200,41 @@ class Approval:
             _log.exception("nobody could be asked about %s", request.handle)
         finally:
             self._asking.discard(request.handle)
+
+
+def as_record(settled: Settled) -> AuditRecord:
+    """What was decided, for the audit: by whom, about which call, and how far it goes."""
+    request, standing, by = settled.request, settled.standing, settled.by
+    of = request or standing
+    assert of is not None, "an answer is about a request, or ends a lasting yes"
+    about: dict[str, Any] = {"asked_by": redact(msgspec.to_builtins(of.caller))}
+    if request is not None:
+        about |= {"call": request.call_id, "status": request.status, "need": request.need}
+        about |= {"edited": True} if request.edited is not None else {}
+    if standing is not None:
+        told = msgspec.to_builtins(standing)
+        about["lasting"] = {key: told.get(key) for key in _SCOPE} | {
+            "where": redact(standing.where)
+        }
+    return AuditRecord(
+        kind="decision",
+        time=settled.at,
+        call_id=new_call_id(),
+        session=of.session,
+        caller=Who(
+            redact_text(by.id), *(name and redact_text(name) for name in (by.user, by.agent))
+        ),
+        tool=of.tool,
+        spec=of.spec,
+        arguments=None if request is None else request.shown(),
+        arguments_digest="" if request is None else digest(request.exact()),
+        grant=of.handle,
+        code=_CODES[settled.what],
+        outcome="none",
+        message=request.votes[-1].reason if request is not None and request.votes else "",
+        approver=f"{redact_text(by.user or by.id)} ({settled.channel})",
+        details=about,
+    )
 
 
 class _Asked:
@@ -198,6 +272,16 @@ class _Asked:
         call.note(Approval.name, f"{handle} approved by {', '.join(people)}")
         result = await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
         return _told(result, Approved(handle, people), waited)
+
+
+def _unasked(spec: ToolSpec) -> Callable[[Call], Call | None]:
+    """Takes away what the spec asks for, and leaves what the policy does."""
+    wanted = _always(spec, "never")
+
+    def look(call: Call) -> Call | None:
+        return msgspec.structs.replace(call, ask=None) if call.ask == wanted else None
+
+    return look
 
 
 def _told(result: Result, approved: Approved | None, waited: float) -> Result:

@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final, Self
 
 import msgspec
 
 from toolpost.call import Call, Caller
-from toolpost.contracts import Opens, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Lined, Opens, Ring, Road, Surroundings, Vouches, Walk, Watch
 from toolpost.digest import digest
 from toolpost.errors import ConfigError, Unavailable
-from toolpost.ledger.block import Row, Shape
+from toolpost.ledger.block import Sent, Shape, encode_row, text_of
 from toolpost.ledger.opening import FOLDER, open_chain
 from toolpost.ledger.record import OK, AuditRecord, Who
 from toolpost.ledger.retention import prune
 from toolpost.ledger.scribe import BATCH, Scribe
+from toolpost.ledger.tidy import LONG, POINT, Tidy
 from toolpost.ledger.writing import CHECKPOINT_EVERY, Chain
 from toolpost.options import Options, options_from
 from toolpost.redact import clean_json, redact, redact_text
+from toolpost.redact.texts import textless
 from toolpost.result import Failure, Metadata, Result
 from toolpost.spec import ToolSpec
 
@@ -38,12 +41,12 @@ _STRUCTURED: Final = 262_144
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _MOST_SHAPES: Final = 1024
-_SPLIT: Final = 8
 _APPROVED: Final = re.compile(
     r"approval: (?:\S+ approved by|covered by \S+, given by) (.+)", re.DOTALL
 )
+_LARGE: Final = 512
 _encode = msgspec.json.Encoder().encode
-_Raw = msgspec.Raw
+_NOT_JSON: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class AuditOptions(Options, frozen=True, kw_only=True):
@@ -74,7 +77,7 @@ class Audit:
             seconds=self._options.seconds,
             most=self._options.buffer,
             patience=self._options.patience,
-            tidy=tidied,
+            tidy=Tidy(),
             tend=None if self._options.keep_days is None else self._pruned,
         )
         self._prune_at = 0.0
@@ -106,6 +109,12 @@ class Audit:
     async def close(self) -> None:
         await self._scribe.close()
 
+    async def keep(self, record: AuditRecord) -> bool:
+        """Take down what is no call: what a person has decided. ``False``: it is not on the disk.
+        Whoever makes such a record takes out what must not be kept.
+        """
+        return await self._scribe.commit(lambda: record, size=0)
+
     def bind(self, spec: ToolSpec, road: Road) -> Ring:
         tool = _Tool(spec, road, self._around)
         behind = self._behind(tool)
@@ -121,60 +130,77 @@ class Audit:
 
         return either
 
-    def _behind(self, tool: _Tool) -> Ring:
+    def _behind(self, tool: _Tool) -> Watch:
         """Taken down when the call is over: on the way there is time for little."""
-        scribe, monotonic = self._scribe, self._around.clock.monotonic
-        append, pending, whole = scribe.pending.append, scribe.pending, tool.whole
-        strict, raws = self._around.mode == "strict", tool.raws
-        last: Any = None
+        scribe = self._scribe
+        append, pending = scribe.pending.append, scribe.pending
+        packer, buffer, large = msgspec.msgpack.Encoder(), bytearray(), False
+        pack, pack_into = packer.encode, packer.encode_into
         shape: Shape | None = None
+        trail: list[str] = []
+        caller: Caller | None = None
+        session: str | None = None
 
-        async def ring(call: Call, call_next: Walk) -> Result:
-            nonlocal last, shape
-            if strict and scribe.problem is not None:
+        def before(call: Call) -> Sent:
+            """Now: a tool may change what it was given. What nobody vouches for is searched."""
+            nonlocal large
+            if shape is None or not shape.clean:
+                return _snapshot(call.arguments)
+            try:
+                if not large:
+                    packed = pack(call.arguments)
+                    large = len(packed) > _LARGE
+                    return packed
+                pack_into(call.arguments, buffer)  # which is there, and need not grow
+                return bytes(buffer)
+            except _NOT_JSON:
+                return _snapshot(call.arguments)
+
+        def after(call: Call, result: Result | None, sent: Sent) -> Awaitable[None] | None:
+            nonlocal shape, trail, caller, session
+            if result is None:
+                took = (monotonic() - call.started) * 1000
+                scribe.put(tool.whole, call, sent, took, _GONE, None, size=len(sent))
+                return None
+            about, steps, alike = result.metadata, call.trail, shape
+            if (
+                steps != trail or call.session_id != session
+                or (call.caller is not caller and call.caller != caller)
+                or result.error is not None or about.trail is not steps or len(sent) > _SHOWN
+                or about.attempts != 1 or about.cached or call.dry_run or call.grant is not None
+            ):  # fmt: skip
+                alike = tool.shape(call, result, sent)
+                if alike is not None and tool.usual(call, about):
+                    shape, trail, caller, session = alike, [*steps], call.caller, call.session_id
+            if alike is not None:
+                began = call.started
+                row = encode_row((alike.number, call.call_id, began, about.duration_ms, sent))
+                sure = (
+                    alike.clean and type(sent) is bytes and LONG not in sent and POINT not in sent
+                )
+                append((alike, row, began if sure else 0.0))
+            else:
+                took = about.duration_ms
+                scribe.put(tool.whole, call, sent, took, result.error, about, size=len(sent))
+            return scribe.press() if len(pending) >= scribe.brim else None
+
+        def unless_broken(call: Call) -> Sent:
+            if scribe.problem is not None:
                 self._refused(tool, call)
-            sent = call.arguments
-            try:
-                raw = _encode(sent)  # now: a tool may change what it was given
-            except (TypeError, ValueError, RecursionError):
-                raw = _told(sent)
-            began = monotonic()
-            try:
-                result = await call_next(call)
-            except BaseException:
-                scribe.put(whole, call, raw, began, monotonic(), _GONE, None, size=len(raw))
-                raise
-            about = result.metadata
-            if result.error is None and len(raw) <= _SHOWN:
-                alike = (
-                    call.tool, call.caller, call.session_id, call.grant, call.dry_run,
-                    about.attempts, about.cached, about.trail,
-                    raws and [name for name in raws if name in sent],
-                )  # fmt: skip
-                if alike != last:
-                    last, shape = (*alike[:7], [*about.trail], alike[8]), tool.shape(call, about)
-            else:
-                last = shape = None
-            if shape is not None:
-                append((shape, call.call_id, began, monotonic(), _Raw(raw)))
-            else:
-                scribe.put(whole, call, raw, began, monotonic(), result.error, about, size=len(raw))
-            if len(pending) >= scribe.brim:
-                await scribe.press()
-            return result
+            return before(call)
 
-        return ring
+        return Watch(after, unless_broken if self._around.mode == "strict" else before)
 
     def _before(self, tool: _Tool) -> Ring:
         """No record, no run — but for tiers 0 and 1 where the mode is not strict."""
-        scribe, monotonic = self._scribe, self._around.clock.monotonic
+        scribe, now = self._scribe, self._around.clock.monotonic
         must = tool.spec.tier >= 2 or self._around.mode == "strict"
 
         async def ring(call: Call, call_next: Walk) -> Result:
-            raw, began = _snapshot(call.arguments), monotonic()
+            sent, began = _snapshot(call.arguments), now()
             ended: tuple[Failure | None, Metadata | None] = (_NOT_BEGUN, None)
             try:
-                written = await scribe.commit(tool.intent, call, raw, began, size=len(raw))
+                written = await scribe.commit(tool.intent, call, sent, began, size=len(sent))
                 if must and not written:
                     ended = (_NO_RECORD, None)
                     raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
@@ -183,13 +209,13 @@ class Audit:
                 ended = (result.error, result.metadata)
                 return result
             finally:
-                scribe.put(tool.outcome, call, began, monotonic(), *ended)
+                scribe.put(tool.outcome, call, began, now(), *ended)
 
         return ring
 
     def _refused(self, tool: _Tool, call: Call) -> None:
-        raw, now = _snapshot(call.arguments), self._around.clock.monotonic()
-        self._scribe.put(tool.whole, call, raw, now, now, _NO_RECORD, None, size=len(raw))
+        sent = _snapshot(call.arguments)
+        self._scribe.put(tool.whole, call, sent, 0.0, _NO_RECORD, None, size=len(sent))
         raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
 
     async def _opened(self) -> Chain:
@@ -242,9 +268,21 @@ class _Tool:
         self._isolation: str | None = None
         self._whom: tuple[Caller, Who] | None = None
         self._shapes: dict[Any, Shape] = {}
+        # of what is sent, nothing reaches the tool as something else, or stands in the schema
+        plain = not spec.coerce and clean_json(_snapshot(spec.input_schema))
+        self._textless = plain and textless(spec.input_schema)
+        self._vouching, self._observers = _vouching(spec, road) if plain else ((), frozenset())
 
-    def shape(self, call: Call, about: Metadata) -> Shape | None:
+    def usual(self, call: Call, about: Metadata) -> bool:
+        """Whether what is looked at on the way tells such a call from others."""
+        once = about.attempts == 1 and not about.cached
+        return once and not call.dry_run and call.grant is None and not self.raws
+
+    def shape(self, call: Call, result: Result, sent: Sent) -> Shape | None:
         """What a call that went well has in common with others like it; ``None``: nothing has."""
+        about = result.metadata
+        if result.error is not None or len(sent) > _SHOWN or about.trail is not call.trail:
+            return None
         key = (
             call.tool, call.caller, call.session_id, call.grant, call.dry_run, about.attempts,
             about.cached, tuple(about.trail), *(name in call.arguments for name in self.raws),
@@ -253,29 +291,39 @@ class _Tool:
             if key not in self._shapes:
                 if len(self._shapes) >= _MOST_SHAPES:
                     self._shapes.clear()
-                same = self._same(call) | self._end(call, None, about, duration=None)
-                self._shapes[key] = Shape.of(AuditRecord(kind="call", **same))
+                same = self._same(call) | self._end(call, None, about, took=None)
+                clean = self._textless or self._vouched(call.trail)
+                self._shapes[key] = Shape.of(AuditRecord(kind="call", **same), clean=clean)
             return self._shapes[key]
         except Exception:  # noqa: BLE001 - rings put anything into a trail; it is told at length
             return None
 
+    def _vouched(self, trail: Sequence[str]) -> bool:
+        """Whether a guard that vouches for what it lets pass was the first to see what was sent,
+        and had nothing to say of it.
+        """
+        for name in self._vouching:
+            if name in trail and self._observers.issuperset(trail[: trail.index(name)]):
+                return not any(step.startswith(f"{name}: ") for step in trail)
+        return False
+
     def whole(
         self,
         call: Call,
-        raw: bytes,
-        began: float,
-        ended: float,
+        sent: Sent,
+        took: float,
         error: Failure | None,
         about: Metadata | None,
     ) -> AuditRecord:
         return AuditRecord(
             kind="call",
-            **self._asked(call, raw, began),
-            **self._end(call, error, about, duration=ended - began),
+            **self._asked(call, sent, monotonic() - call.started),
+            **self._end(call, error, about, took=took),
         )
 
-    def intent(self, call: Call, raw: bytes, began: float) -> AuditRecord:
-        return AuditRecord(kind="intent", **self._asked(call, raw, began))
+    def intent(self, call: Call, sent: Sent, began: float) -> AuditRecord:
+        ago = self._clock.monotonic() - began
+        return AuditRecord(kind="intent", **self._asked(call, sent, ago))
 
     def outcome(
         self,
@@ -287,22 +335,23 @@ class _Tool:
     ) -> AuditRecord:
         return AuditRecord(
             kind="outcome",
-            time=self._wall(ended),
+            time=self._wall(self._clock.monotonic() - ended),
             call_id=call.call_id,
             tool=self._name(call),
-            **self._end(call, error, about, duration=ended - began),
+            **self._end(call, error, about, took=(ended - began) * 1000),
         )
 
-    def _asked(self, call: Call, raw: bytes, began: float) -> dict[str, Any]:
+    def _asked(self, call: Call, sent: Sent, ago: float) -> dict[str, Any]:
+        text = text_of(sent)
         try:
-            exact = digest(json.loads(raw))
+            exact = digest(json.loads(text))
         except (ValueError, RecursionError):
             exact = ""
         return {
             **self._same(call),
-            "time": self._wall(began),
+            "time": self._wall(ago),
             "call_id": call.call_id,
-            "arguments": _shown(raw),
+            "arguments": _shown(text),
             "arguments_digest": exact,
         }
 
@@ -321,13 +370,13 @@ class _Tool:
         }
 
     def _end(
-        self, call: Call, error: Failure | None, about: Metadata | None, *, duration: float | None
+        self, call: Call, error: Failure | None, about: Metadata | None, *, took: float | None
     ) -> dict[str, Any]:
         trail = [_step(step) for step in (call.trail if about is None else about.trail)]
         end: dict[str, Any] = {
             "code": OK,
             "outcome": "none" if self.spec.effects == "read" else "done",
-            "duration_ms": None if duration is None else round(duration * 1000, 3),
+            "duration_ms": None if took is None else round(took, 3),
             "trail": trail,
             "approver": _approver(trail),
             "attempts": 1 if about is None else about.attempts,
@@ -342,9 +391,9 @@ class _Tool:
             }
         return end
 
-    def _wall(self, moment: float) -> float:
-        """The time of a moment of the monotonic clock: nobody asked for both on the way."""
-        return round(self._clock.time() - (self._clock.monotonic() - moment), 6)
+    def _wall(self, ago: float) -> float:
+        """The time so many seconds ago: on the way nobody asked for it."""
+        return round(self._clock.time() - ago, 6)
 
     def _name(self, call: Call) -> str:
         """A name that no tool has may be anything, a secret included."""
@@ -368,30 +417,30 @@ class _Tool:
             bound = self._road.bound(self.spec.name)
             about = getattr(getattr(bound, "handle", None), "about", {})
             same = bound.spec is self.spec  # else it has been replaced since
-            self._isolation = str(about.get("isolation", "")) if same else self.spec.isolation or ""
+            told = _isolation(about) if same else self.spec.isolation or ""
+            if told == "sandbox":
+                return told  # which level is not known before somebody has opened it
+            self._isolation = told
         return self._isolation
 
 
-def tidied(rows: Sequence[Row], whole: bytes) -> Sequence[Row]:
-    """Rows of which nothing must be kept from the disk. ``whole`` is what all of them were sent:
-    mostly one look at it is enough.
+def _isolation(about: Mapping[str, Any]) -> str:
+    """Where a tool runs, the level of a sandbox, and whether that is less than it should be."""
+    lowered = "lowered" if about.get("lowered") else ""
+    words = (about.get("isolation"), about.get("level"), lowered)
+    return " ".join(str(word) for word in words if word)
+
+
+def _vouching(spec: ToolSpec, road: Road) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The guards that vouch for a tool's arguments, each the only one of its name; and who may
+    stand before them, because an observer changes nothing.
     """
-    if not rows or clean_json(whole.decode()):
-        return rows
-    if len(rows) == 1:
-        return [_tidied(rows[0])]
-    step = -(-len(rows) // _SPLIT)
-    parts = [rows[place : place + step] for place in range(0, len(rows), step)]
-    return [row for part in parts for row in tidied(part, b"\n".join([r[4] for r in part]))]
-
-
-def _tidied(row: Row) -> Row:
-    try:
-        sent = json.loads(bytes(row[4]))
-        shown = redact(sent)
-        return row if shown == sent else (*row[:4], _Raw(_encode(shown)), digest(sent))
-    except (ValueError, RecursionError):
-        return (*row[:4], _Raw(b'"(not shown)"'), "")
+    if not isinstance(road, Lined):
+        return (), frozenset()
+    names = [one.name for one in (*road.observers, *road.guards)]
+    trusted = [g for g in road.guards if isinstance(g, Vouches) and names.count(g.name) == 1]
+    observers = frozenset(one.name for one in road.observers)
+    return tuple(guard.name for guard in trusted if guard.vouches(spec)), observers
 
 
 def _raws(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -428,31 +477,30 @@ def _approver(trail: Sequence[str]) -> str:
     return next(said, "")
 
 
-def _snapshot(arguments: Any) -> bytes:
-    """As they are now: a tool may change what it was given."""
+def _snapshot(arguments: Any) -> str:
+    """As they are now; what is not JSON, as far as it can be told: such calls are refused, and on
+    the record.
+    """
     try:
-        return _encode(arguments)
-    except (TypeError, ValueError, RecursionError):
-        return _told(arguments)
-
-
-def _told(arguments: Any) -> bytes:
-    """What is not JSON, as far as it can be told; such calls are refused, and on the record."""
+        return _encode(arguments).decode()
+    except _NOT_JSON:
+        pass
     try:
-        return json.dumps(
+        text = json.dumps(
             arguments,
             default=lambda one: f"({type(one).__name__})",
             skipkeys=True,
             ensure_ascii=False,
-        ).encode(errors="replace")
-    except (TypeError, ValueError, RecursionError):
-        return b'"(not JSON)"'
+        )
+        return text.encode(errors="replace").decode()
+    except _NOT_JSON:
+        return '"(not JSON)"'
 
 
-def _shown(raw: bytes) -> Any:
-    if len(raw) > _STRUCTURED:
-        return f"({len(raw)} bytes)"
-    return _shown_value(json.loads(raw))
+def _shown(text: str) -> Any:
+    if len(text) > _STRUCTURED:
+        return f"({len(text.encode())} bytes)"
+    return _shown_value(json.loads(text))
 
 
 def _shown_value(value: Any) -> Any:

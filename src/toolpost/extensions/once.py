@@ -1,6 +1,7 @@
 """The same call with the same key runs once: a repeat gets what the first one got.
 
-Above: the road. Below: ``Records``. A key belongs to a caller and a tool. It is claimed in the
+Above: the road. Below: ``Records``. A key belongs to a caller and a tool, and to what the call was
+given, before any guard took something out of it: of that a digest is kept. It is claimed in the
 store before the tool runs, so that a process that dies leaves a claim without an outcome: the
 answer to a repeat is then that nobody knows, and the tool does not run again. A failure that says
 ``effects: none`` frees the key. Tools that only read need no key.
@@ -14,6 +15,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Coroutine, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from time import monotonic
 from typing import Any, Final, Literal, Self
@@ -105,8 +107,7 @@ class Once:
         await asyncio.gather(*self._writing, return_exceptions=True)
 
     async def _keyed(self, call: Call, call_next: Walk) -> Result:
-        place = digest([call.caller.id, call.caller.user, call.tool, call.key])
-        arguments = _pinned(call)
+        place, arguments = _pinned(call)
         while (run := self._runs.get(place)) is not None:
             if run.arguments != arguments:
                 raise _other_arguments()
@@ -211,11 +212,16 @@ class Once:
             _RUNNING.discard(claim.run)
 
 
-def _pinned(call: Call) -> str:
-    try:
-        return digest([call.arguments, call.working_dir])
-    except (TypeError, ValueError):
-        raise InvalidArguments("With a key, arguments must be plain JSON.") from None
+def _pinned(call: Call) -> tuple[str, str]:
+    """Where the claim is kept, and what it was given for."""
+    caller, given = call.caller, call.pinned()
+    if given is not None:
+        with suppress(TypeError, ValueError):
+            place = digest([caller.id, caller.user, call.tool, call.key])
+            return place, digest([given, call.working_dir])
+    raise InvalidArguments(
+        "With a key, arguments must be plain JSON, and the key a text without half characters."
+    )
 
 
 async def _joined(run: _Run, call: Call) -> Result | None:

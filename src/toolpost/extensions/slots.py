@@ -27,6 +27,10 @@ from toolpost.spec import ToolSpec
 
 _LONGEST: Final = 30 * 86400.0
 """Seconds that a timer of any loop can count; a deadline may be infinitely far away."""
+_UNKNOWN_PACE: Final = 1.0
+_SOONEST: Final = 0.05
+_LATEST: Final = 60.0
+"""Seconds: when who found the queue full is told to come again."""
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,12 +135,18 @@ def _through_all(gates: tuple[_Gate, ...]) -> Ring:
 class _Gate:
     """Slots and a queue. While somebody waits, every slot is taken."""
 
-    __slots__ = ("__weakref__", "_name", "_queue", "most", "running", "waiting")
+    __slots__ = (
+        "__weakref__", "_handed_at", "_name", "_pace", "_queue", "most", "running", "waiting"
+    )  # fmt: skip
 
     def __init__(self, name: str, most: int, queue: int) -> None:
         self._name, self.most, self._queue = name, most, queue
         self.running = 0
         self.waiting: deque[asyncio.Future[bool]] = deque()
+        self._handed_at: float | None = None
+        """When a slot was last handed on, while somebody else went on waiting."""
+        self._pace = _UNKNOWN_PACE
+        """Seconds from one slot that is handed on to the next, on average and lately."""
 
     def resize(self, most: int, queue: int) -> None:
         """The spec was replaced; whoever waits gets what has become free."""
@@ -164,15 +174,23 @@ class _Gate:
                 turn = self.waiting.popleft()
                 if not turn.done():  # one that is done was cancelled a moment ago
                     turn.set_result(True)
+                    self._keep_pace()
                     return
         self.running -= 1
+
+    def _keep_pace(self) -> None:
+        now = monotonic()
+        if self._handed_at is not None:
+            self._pace += (now - self._handed_at - self._pace) / 4
+        self._handed_at = now if self.waiting else None
 
     async def wait(self, deadline: float | None) -> float:
         """Come back with a slot, after so many seconds, or raise without one."""
         if len(self.waiting) >= self._queue:
             raise QueueFull(
                 f"{self._name} is busy: {self.running} calls are running and "
-                f"{len(self.waiting)} are waiting. Try again later."
+                f"{len(self.waiting)} are waiting. Try again later.",
+                retry_after=round(min(max(self._pace, _SOONEST), _LATEST), 3),
             )
         loop, began = asyncio.get_running_loop(), monotonic()
         turn: asyncio.Future[bool] = loop.create_future()

@@ -1,10 +1,11 @@
 """A block: a line of the journal that holds one record or many, and the link to the line before.
 
-Above: who writes a chain, and who reads one. Below: ``record.py``, and a hash. A block's link is
-the SHA-256 of exactly its bytes, and the next block of the same writer carries it: whoever changes,
-drops or moves one breaks the link after it. What many records have in common stands in a block
-once, as a ``Shape``; what is left of such a record is a row of five. Each row has a checksum, by
-which the one that was changed is told from its neighbours; the proof is the link.
+Above: who writes a chain, and who reads one. Below: ``record.py``, and a hash. A block is
+MessagePack; its link is the SHA-256 of exactly its bytes, and the next block of the same writer
+carries it: whoever changes, drops or moves one breaks the link after it. What many records have in
+common stands in a block once, as a ``Shape``; what is left of such a record is a row of five.
+Whatever else is told stands in a row as the JSON of a record. Each row has a checksum, by which the
+one that was changed is told from its neighbours; the proof is the link.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from zlib import adler32
 
 import msgspec
@@ -24,33 +25,53 @@ from toolpost.ledger.record import AuditRecord
 _numbers: Final = count(1)
 
 
-class Shape(msgspec.Struct, array_like=True, eq=False, dict=True):
+Sent = bytes | str
+"""Arguments as they were sent: MessagePack, which is made in half the time; or JSON, which can hold
+any number and can be searched as it stands."""
+
+
+class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is the same in many records. In a row stands its number only."""
 
     number: int
-    if TYPE_CHECKING:  # an attribute beside the fields: it is not written with every row
-        said: msgspec.Raw = msgspec.Raw()
+    said: msgspec.Raw
+    clean: bool
+    """Somebody who may do so vouches for what is sent with such calls."""
 
     @classmethod
-    def of(cls, record: AuditRecord) -> Self:
-        made = cls(next(_numbers))
-        made.said = msgspec.Raw(_encode(record))
-        return made
+    def of(cls, record: AuditRecord, *, clean: bool = False) -> Self:
+        return cls(next(_numbers), msgspec.Raw(_pack(record)), clean)
 
 
-Row = tuple[Any, ...]
-"""A whole call in short: its shape, its id, when it began and ended by the monotonic clock, the
-JSON of its arguments; and their digest if that is not all of them."""
-Told = Row | AuditRecord
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """A whole call in short."""
 
-
-class _Row(msgspec.Struct, frozen=True, array_like=True):
-    shape: tuple[int]
+    shape: int
     call_id: str
     began: float
-    ended: float
-    arguments: msgspec.Raw
+    """By the monotonic clock."""
+    took: float
+    """Milliseconds."""
+    sent: Any
+    """``Sent``, if nobody has meddled with it."""
     digest: str | None = None
+    """Of what was sent, if it does not stand there whole."""
+
+
+Short = tuple[Shape, bytes, float]
+"""A row as it will be written, with its shape; and when its call began, if somebody vouches for
+what was sent with it, else 0."""
+Told = Short | AuditRecord
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a block will stand: its writer, its first record, and the link of the block before."""
+
+    writer: str
+    first: int
+    prev: str
+    clock: float
+    """The time at which the monotonic clock of the rows stood at 0."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,13 +80,11 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     writer: str
     first: int
     prev: str = ""
-    """The link of the block before."""
     clock: float = 0.0
-    """The time at which the monotonic clock of the rows stood at 0."""
     shapes: dict[int, AuditRecord] = {}
     sums: list[int] = []
     """A checksum for each of several rows."""
-    rows: list[msgspec.Raw]
+    rows: list[bytes]
 
     @property
     def last(self) -> int:
@@ -84,7 +103,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def events(self) -> Iterator[AuditRecord]:
         """The records that begin or end something: those that are not told in short."""
         for number, row in enumerate(self.rows, self.first):
-            if not _is_short(row) and (record := self._record(number, row)) is not None:
+            if _is_whole(row) and (record := self._record(number, row)) is not None:
                 yield record
 
     def time(self) -> float:
@@ -92,35 +111,51 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         last = self._record(self.last, self.rows[-1])
         return 0.0 if last is None else last.time
 
-    def _record(self, number: int, row: msgspec.Raw) -> AuditRecord | None:
+    def _record(self, number: int, row: bytes) -> AuditRecord | None:
         try:
-            if not _is_short(row):
+            if _is_whole(row):
                 return msgspec.structs.replace(
                     _record_decoder.decode(row), writer=self.writer, number=number
                 )
-            return self._whole(number, _row_decoder.decode(row))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+            return self._whole(number, decode_row(row))
+        except (*_NO_DATA, KeyError):
             return None
 
-    def _whole(self, number: int, row: _Row) -> AuditRecord:
-        arguments = msgspec.json.decode(row.arguments)
+    def _whole(self, number: int, row: Row) -> AuditRecord:
+        arguments = value_of(row.sent)
         return msgspec.structs.replace(
-            self.shapes[row.shape[0]],
+            self.shapes[row.shape],
             writer=self.writer,
             number=number,
             time=round(self.clock + row.began, 6),
             call_id=row.call_id,
             arguments=arguments,
             arguments_digest=_digest(arguments) if row.digest is None else row.digest,
-            duration_ms=round((row.ended - row.began) * 1000, 3),
+            duration_ms=round(row.took, 3),
         )
 
 
-_encoder: Final = msgspec.json.Encoder()
-_encode: Final = _encoder.encode
-_decoder: Final = msgspec.json.Decoder(Block)
+_json: Final = msgspec.json.Encoder().encode
+_pack: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(Block)
 _record_decoder: Final = msgspec.json.Decoder(AuditRecord)
-_row_decoder: Final = msgspec.json.Decoder(_Row)
+decode_row: Final = msgspec.msgpack.Decoder(Row).decode
+encode_row: Final = _pack
+"""Of a ``Row``, or of a tuple of what is in one: that is made faster."""
+_unpack: Final = msgspec.msgpack.Decoder().decode
+_NO_DATA: Final = (
+    msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError, OverflowError,
+)  # fmt: skip
+"""What is raised by data that is none, on its way in or out."""
+
+
+def text_of(sent: Sent) -> str:
+    """Arguments as the JSON that they are."""
+    return sent if isinstance(sent, str) else _json(_unpack(sent)).decode()
+
+
+def value_of(sent: Sent) -> Any:
+    return msgspec.json.decode(text_of(sent))
 
 
 def _digest(arguments: Any) -> str:
@@ -131,65 +166,50 @@ def _digest(arguments: Any) -> str:
         return ""
 
 
-def _is_short(row: msgspec.Raw) -> bool:
-    return memoryview(row)[0] == 0x5B  # [
+def _is_whole(row: bytes) -> bool:
+    return row[:1] == b"{"  # to MessagePack a number, and no row
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """Records as they will stand in a block, before it is known where."""
+    """Records as they stand in a block."""
 
     number: int
-    shapes: dict[int, msgspec.Raw]
-    sums: list[int]
-    rows: msgspec.Raw
+    body: bytes
+    link: str
     events: Sequence[tuple[int, AuditRecord]]
     """Which of them begin or end something: how far from the first each is."""
 
-    def placed(self, *, writer: str, first: int, prev: str, clock: float) -> bytes:
-        """The block. One that tells of no call in short needs no clock."""
-        head: dict[str, Any] = {"writer": writer, "first": first, "prev": prev}
-        if self.shapes:
-            head |= {"clock": clock, "shapes": self.shapes}
-        if self.sums:
-            head["sums"] = self.sums
-        return _encode({**head, "rows": self.rows})
 
-
-def pack(told: Sequence[Told]) -> Packed:
+def pack(told: Sequence[Told], place: Place) -> Packed:
     """The long part of the work, which needs to know nothing else."""
-    kinds = set(map(type, told))
-    short: Any = told if kinds == {tuple} else [one for one in told if type(one) is tuple]
+    all_short = set(map(type, told)) == {tuple}
+    short: Any = told if all_short else [one for one in told if type(one) is tuple]
     shapes: set[Shape] = set(map(itemgetter(0), short))
-    text = _lines(told)
-    return Packed(
-        number=len(told),
-        shapes={shape.number: shape.said for shape in shapes},
-        sums=list(map(adler32, text.split(b"\n"))) if len(told) > 1 else [],
-        rows=msgspec.Raw(b"[%b]" % text.replace(b"\n", b",")),  # no JSON has one inside
-        events=[] if kinds == {tuple} else _events(told),
-    )
+    rows: list[bytes] = list(map(itemgetter(1), short) if all_short else map(_row, told))
+    head: dict[str, Any] = {"writer": place.writer, "first": place.first, "prev": place.prev}
+    if shapes:  # one that tells of no call in short needs no clock
+        head["clock"] = place.clock
+        head["shapes"] = {shape.number: shape.said for shape in shapes}
+    if len(rows) > 1:
+        head["sums"] = list(map(adler32, rows))
+    body = _pack({**head, "rows": rows})
+    events = [] if all_short else _events(told)
+    return Packed(number=len(told), body=body, link=link(body), events=events)
 
 
 def _events(told: Sequence[Told]) -> list[tuple[int, AuditRecord]]:
     return [(place, one) for place, one in enumerate(told) if isinstance(one, AuditRecord)]
 
 
-def _lines(told: Sequence[Told]) -> bytes:
-    try:
-        return _encoder.encode_lines(told)[:-1]
-    except (TypeError, ValueError, RecursionError):
-        return b"\n".join(map(_line, told))
-
-
-def _line(told: Told) -> bytes:
+def _row(told: Told) -> bytes:
     """Whatever somebody put into a record, the chain goes on."""
+    if not isinstance(told, AuditRecord):
+        return told[1]
     try:
-        return _encode(told)
-    except (TypeError, ValueError, RecursionError) as fault:
+        return _json(told)
+    except _NO_DATA as fault:
         note = f"the rest of it cannot be written: {type(fault).__name__}"
-        if not isinstance(told, AuditRecord):
-            return _encode(AuditRecord(kind="lost", note=note))
-        return _encode(
+        return _json(
             AuditRecord(
                 kind=told.kind, time=told.time, call_id=told.call_id, code=told.code, note=note
             )
@@ -200,7 +220,7 @@ def decode(body: bytes) -> Block | None:
     """The block, or ``None`` if this is not one."""
     try:
         block = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _NO_DATA:
         return None
     return block if block.rows and block.first > 0 else None
 

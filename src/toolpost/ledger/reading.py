@@ -22,11 +22,11 @@ OPEN: Final = "OPEN"
 """The code of a call that has not ended."""
 _WINDOW: Final = 16
 """Lines at the end that are looked at first: some hold a thousand calls."""
-_OF_CALLS: Final = frozenset(("call", "intent", "outcome"))
+_OF_CALLS: Final = frozenset(("call", "intent", "outcome", "decision"))
 
 
 class AuditedCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call, as the audit knows it."""
+    """One call, as the audit knows it; or what a person has decided about one."""
 
     asked: AuditRecord
     """What was asked: an intent, or a record that tells of the whole call."""
@@ -41,7 +41,7 @@ class AuditedCall(msgspec.Struct, frozen=True, omit_defaults=True):
             said |= {k: v for k, v in end.items() if k not in _PLACE}
             said["ended"] = self.ended.number
         said["code"] = self.code
-        return said | {"kind": "call"}
+        return said | {"kind": "decision" if self.asked.kind == "decision" else "call"}
 
     @property
     def code(self) -> str:

@@ -10,13 +10,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-Kind = Literal["start", "call", "intent", "outcome", "checkpoint", "lost"]
+Kind = Literal["start", "call", "intent", "outcome", "decision", "checkpoint", "lost"]
 """``call`` tells of a whole call; ``intent`` and ``outcome`` of what was about to be done and of
-what came of it; ``lost`` how many records could not be kept while the disk was full."""
+what came of it; ``decision`` what a person said when they were asked for a yes, or took back;
+``lost`` how many records could not be kept while the disk was full."""
 
 OK: Final = "OK"
 UNKNOWN: Final = "UNKNOWN"
 """The code of a call whose writer died before it could say what came of it."""
+DECIDED: Final = ("APPROVED", "DENIED", "TAKEN_BACK", "REVOKED")
+"""The codes of decisions."""
 
 
 class Who(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,7 +54,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     grant: str | None = None
     dry_run: bool = False
     code: str = ""
-    """``OK``, an error's code, or ``UNKNOWN``."""
+    """``OK``, an error's code, or ``UNKNOWN``; of a decision, one of ``DECIDED``."""
     outcome: str = ""
     """What is known of the effects: none, unknown, done."""
     message: str = ""

@@ -2,7 +2,8 @@
 
 A chain is cut at a signed checkpoint, which becomes its first record; the anchor says from which
 number on it is kept, so a beginning that somebody else removed is found. What is dropped goes to an
-archive first: a file of JSON lines that ends with that same checkpoint, and can be verified alone.
+archive first: a file of copied lines that ends with that same checkpoint, and that can be verified
+alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from toolpost.contracts import Journal, Line, Prunes
 from toolpost.ledger.block import decode
+from toolpost.ledger.copying import copied
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.writing import Chain
 
@@ -63,7 +65,7 @@ def _archived(lines: Sequence[Line], folder: Path) -> None:
     draft = file.with_suffix(".draft")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as opened:
-        opened.writelines(line.body + b"\n" for line in lines)
+        opened.writelines(map(copied, lines))
         opened.flush()
         os.fsync(fd)
     draft.rename(file)

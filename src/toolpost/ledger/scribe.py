@@ -20,15 +20,18 @@ import msgspec
 
 from toolpost.contracts import Clock
 from toolpost.errors import ToolpostError
-from toolpost.ledger.block import Packed, Row, Told, pack
+from toolpost.ledger.block import Packed, Place, Short, Told, pack
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.writing import Chain
 
 _log = logging.getLogger("toolpost.audit")
 BATCH: Final = 256
 _RETRY: Final = 1.0
-_HEAVY: Final = 65536
-"""Bytes of arguments in a batch from which on another thread makes the records."""
+_HEAVY: Final = 131_072
+"""Bytes of rows and arguments in a batch from which on another thread makes the block: of the hash,
+which is the most of it, the calls then feel nothing."""
+_SAMPLE: Final = 16
+"""Of so many rows one is asked for its size."""
 _LARGE: Final = 1024 * 1024
 """… and from which on the rest waits for the next block."""
 _AT_ONCE: Final = 16_384
@@ -37,8 +40,8 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 """What may wait of arguments that are too long to be told in short."""
 
 Waiter = asyncio.Future[bool]
-Tidy = Callable[[Sequence[Row], bytes], Sequence[Row]]
-"""Takes out of rows what must not be written; their arguments are given as one text too."""
+Tidy = Callable[[Sequence[Short]], Sequence[Short]]
+"""Takes out of rows what must not be written."""
 
 
 class Untold(msgspec.Struct, frozen=True):
@@ -50,7 +53,7 @@ class Untold(msgspec.Struct, frozen=True):
     waiter: Waiter | None = None
 
 
-Entry = Row | Untold
+Entry = Short | Untold
 
 
 class Scribe:
@@ -216,36 +219,27 @@ class Scribe:
     async def _gather(self, chain: Chain) -> None:
         while self.pending and chain.waiting < _AT_ONCE:
             batch = _share(self.pending, chain.room)
-            chain.place(await self._packed(batch))
+            untold = [entry for entry in batch if type(entry) is Untold]
+            size = _size(batch) + sum(entry.size for entry in untold)
+            work = partial(self._packed, batch, chain.place(), all_short=not untold)
+            chain.take(work() if size <= _HEAVY else await asyncio.to_thread(work))
             del self.pending[: len(batch)]
-            self._taken(batch)
+            self._bytes -= sum(entry.size for entry in untold)
+            self._waiters += [entry.waiter for entry in untold if entry.waiter is not None]
             if self.pending:
                 await asyncio.sleep(0)  # calls go on between two blocks
         if self._lost:
             chain.add([self._lost_record()])
 
-    def _taken(self, batch: Sequence[Entry]) -> None:
-        untold = [entry for entry in batch if type(entry) is Untold]
-        self._bytes -= sum(entry.size for entry in untold)
-        self._waiters += [entry.waiter for entry in untold if entry.waiter is not None]
-
-    async def _packed(self, batch: Sequence[Entry]) -> Packed:
-        rows: Sequence[Row] = [entry for entry in batch if type(entry) is tuple]
-        whole = b"\n".join([row[4] for row in rows])
-        work = partial(self._work, batch, rows, whole)
-        untold = 0 if len(rows) == len(batch) else sum(e.size for e in batch if type(e) is Untold)
-        return work() if len(whole) + untold <= _HEAVY else await asyncio.to_thread(work)
-
-    def _work(self, batch: Sequence[Entry], rows: Sequence[Row], whole: bytes) -> Packed:
-        rows = self._tidy(rows, whole)
-        if len(rows) == len(batch):
-            return pack(rows)
-        tidied = iter(rows)
+    def _packed(self, batch: Sequence[Any], place: Place, *, all_short: bool) -> Packed:
+        if all_short:
+            return pack(self._tidy(batch), place)
+        tidied = iter(self._tidy([entry for entry in batch if type(entry) is tuple]))
         told: list[Told] = [
             _one(entry, self._clock) if isinstance(entry, Untold) else next(tidied)
             for entry in batch
         ]
-        return pack(told)
+        return pack(told, place)
 
     def _lost_record(self) -> AuditRecord:
         lost, self._lost = self._lost, 0
@@ -294,6 +288,13 @@ def _share(pending: Sequence[Entry], room: int) -> Sequence[Entry]:
             if size > _LARGE:
                 return batch[:place]
     return batch
+
+
+def _size(batch: Sequence[Entry]) -> int:
+    """How many bytes of rows there are, about."""
+    some = batch[::_SAMPLE]
+    rows = sum(len(entry[1]) for entry in some if isinstance(entry, tuple))
+    return rows * len(batch) // len(some)
 
 
 def _one(entry: Untold, clock: Clock) -> AuditRecord:

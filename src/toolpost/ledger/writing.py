@@ -13,11 +13,12 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
+from time import monotonic
 from typing import Final
 
 from toolpost.contracts import Clock, Journal, Line
 from toolpost.ledger.anchor import Anchor, Slot
-from toolpost.ledger.block import Packed, Told, link, pack
+from toolpost.ledger.block import Packed, Place, Told, link, pack
 from toolpost.ledger.record import AuditRecord, sealed_text
 from toolpost.seal import Seal
 
@@ -73,12 +74,17 @@ class Chain:
         """Give records their place; ``write`` brings them to the journal."""
         while told:
             some = told[: self.room]
-            self.place(pack(some))
+            self.take(pack(some, self.place()))
             told = told[len(some) :]
 
-    def place(self, packed: Packed) -> None:
-        """The same for what has been packed already, if there is room for it."""
-        self._place(packed)
+    def place(self) -> Place:
+        """Where the next block will stand, if ``take`` is told of it before any other."""
+        clock = self._clock.time() - monotonic()  # by which a call knows when it set out
+        return Place(self.anchor.writer, self.number + 1, self.link, clock)
+
+    def take(self, packed: Packed) -> None:
+        """The same as ``add`` for what has been packed already, if there is room for it."""
+        self._take(packed)
         if self._since_checkpoint >= self._every:
             self.checkpoint()
 
@@ -92,7 +98,7 @@ class Chain:
             key=self._seal.key,
             signature=self._seal.sign(text),
         )
-        self._place(pack([signed]))
+        self._take(pack([signed], self.place()))
         self._since_checkpoint = 0
 
     async def write(self, *, clean: bool = False) -> None:
@@ -116,12 +122,10 @@ class Chain:
         if self.slot is not None:
             self.slot.release()
 
-    def _place(self, packed: Packed) -> None:
+    def _take(self, packed: Packed) -> None:
         first = self.number + 1
-        clock = self._clock.time() - self._clock.monotonic()
-        body = packed.placed(writer=self.anchor.writer, first=first, prev=self.link, clock=clock)
-        self.number, self.link = self.number + packed.number, link(body)
-        self._unsent.append(Line(self.anchor.writer, self.number, body))
+        self.number, self.link = self.number + packed.number, packed.link
+        self._unsent.append(Line(self.anchor.writer, self.number, packed.body))
         self._since_checkpoint += packed.number
         for place, record in packed.events:
             if record.kind == "intent":

@@ -4,7 +4,7 @@ Above: ``scan.py``, which looks closely where this says so. Below: the tables of
 patterns together are one regular expression of the library that checks JSON Schemas: its engine is
 linear, always installed, and takes a text as it is, so that a short one costs a tenth of a
 microsecond. What the rules' own checks say is not known here: it may suspect what turns out to be
-nothing, and never misses what they would find.
+nothing, and never misses what they would find. It suspects every text in which something may hide.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from toolpost.redact.naming import NAMED
 from toolpost.redact.personal import PERSONAL
 from toolpost.redact.rule import Rule
 from toolpost.redact.secret import SECRETS
+from toolpost.redact.seen import HIDES
 
 _SIZE: Final = 64 * 1024 * 1024
 _MEMORY: Final = 8 * 1024 * 1024
 """Bytes that the engine may keep; with too few it walks every text state by state."""
 
 Innocent = Callable[[str], bool]
-"""True where no rule matches. A lone surrogate raises ``ValueError``."""
+"""True where no rule matches and nothing hides. A lone surrogate raises ``ValueError``."""
 
 
 @cache
@@ -38,7 +39,7 @@ def innocent(*, personal: bool, names: bool = False) -> Innocent:
 
 
 def _together(rules: Iterable[Rule]) -> str:
-    return "|".join(_of_characters(rule.pattern) for rule in rules)
+    return "|".join((*(_of_characters(rule.pattern) for rule in rules), HIDES))
 
 
 def _of_characters(pattern: str) -> str:

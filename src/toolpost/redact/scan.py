@@ -7,6 +7,8 @@ where it is installed: a set of all of them says which occur, and only those are
 it the built-in ones run on ``re``, where literals that a rule cannot do without stand for the set;
 patterns of a user's own are refused, as nobody has bounded them.
 
+A text in which something may hide (``seen.py``) is scanned twice: as it is, and without that.
+
 A text is scanned as bytes, one for each character, ``0x80`` for any that is not ASCII: secrets are
 ASCII, and a place in the bytes is a place in the text.
 """
@@ -28,6 +30,7 @@ from toolpost.redact.glance import Innocent, innocent
 from toolpost.redact.personal import PERSONAL
 from toolpost.redact.rule import Rule, Span
 from toolpost.redact.secret import SECRETS
+from toolpost.redact.seen import seen
 
 _SHADOW: Final = "toolpost.shadow"
 _MEMORY: Final = 64 * 1024 * 1024
@@ -88,13 +91,20 @@ class Rules:
         """What is in a text, in order; findings do not overlap."""
         if self.clean(text):
             return []
-        found = [Finding(known.KIND, *span) for span in known.spans(text)]
+        found = list(self._found(text))
+        if (plain := seen(text)) is not None:
+            found += [Finding(f.kind, *plain.span(f.start, f.end)) for f in self._found(plain.text)]
+        return _apart(found, self.kinds)
+
+    def _found(self, text: str) -> Iterator[Finding]:
+        for span in known.spans(text):
+            yield Finding(known.KIND, *span)
         if len(text) >= _LEAST:
             shadow = text.encode("ascii", _SHADOW)
-            found.extend(_built_in(shadow, _engine(self._personal, self._plain)))
+            yield from _built_in(shadow, _engine(self._personal, self._plain))
         for name, pattern in self._own:
-            found.extend(Finding(name, *span) for span in _own(pattern, text))
-        return _apart(found, self.kinds)
+            for span in _own(pattern, text):
+                yield Finding(name, *span)
 
     def clean(self, text: str) -> bool:
         """A quick look: True where nothing can be found; says nothing if False."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from binascii import Error, a2b_base64
+from functools import cache
 from typing import Final
 
 from toolpost.redact.rule import Check, Match, Rule, Span, entropy, group, mixed, random, wordy
@@ -101,6 +102,40 @@ def _bare(prefix: str) -> str:
     return re.sub(r"\([^)]*\)|\[[^\]]*\](?:\{[^}]*\})?|\?", " ", prefix)
 
 
+_LINE: Final = "A-Za-z0-9_.+/=-"
+_WRAPPED: Final = (
+    ("", r"(?:AKIA|ASIA|ABIA)", "A-Z2-7", 16),
+    ("", r"eyJ[A-Za-z0-9_-]{9,}\.eyJ[A-Za-z0-9_-]{7,}\.", _URL64, 8),
+    *(row for row in _PREFIXED if row[1][:4] not in ("SK", "[0-9", "[A-Z")),
+)
+_WRAPPED_PATTERN: Final = (
+    rf"\b(?:eyJ|{'|'.join(row[1] for row in _WRAPPED if row[1][:3] != 'eyJ')})"
+    rf"[{_LINE}]{{0,80}}(?:\r?\n[{_LINE}]+){{1,3}}"
+)
+
+
+@cache
+def _tokens() -> tuple[re.Pattern[bytes], ...]:
+    return tuple(
+        re.compile(rf"{prefix}([{alphabet}]{{{least},}})".encode())
+        for _, prefix, alphabet, least in _WRAPPED
+    )
+
+
+def _wrapped(text: bytes, match: Match) -> Span | None:
+    """A token that goes on in the next line, up to the line that makes it one."""
+    joined, end = b"", match.start()
+    for line in match.group().splitlines(keepends=True):
+        first, joined, end = not joined, joined + line.rstrip(), end + len(line)
+        for token in _tokens():
+            if (found := token.match(joined)) is None:
+                continue
+            body = found.group(1)
+            sure = not first and mixed(body) and not wordy(body)
+            return (match.start(), end - len(line) + len(line.rstrip())) if sure else None
+    return None
+
+
 def _private_key(text: bytes, match: Match) -> Span | None:
     """A header alone, in a sentence about keys, is none."""
     return match.span() if _BASE64_LINE.search(match.group()) else None
@@ -135,9 +170,52 @@ def _basic(text: bytes, match: Match) -> Span | None:
 
 def _url_password(text: bytes, match: Match) -> Span | None:
     """What is still to be filled in is none: ``${PASSWORD}``, ``<password>``, ``***``."""
-    value = match.group(1)
-    blank = value[:1] in b"$%{<*[" or set(value) <= set(b"*xX.")
-    return None if blank else match.span(1)
+    return None if _blank(match.group(1)) else match.span(1)
+
+
+def _blank(value: bytes) -> bool:
+    return value[:1] in b"$%{<*[" or set(value) <= set(b"*xX.")
+
+
+_CURL: Final = re.compile(rb"(?i)\bcurl(?:\.exe)?(?:[ \t]|\Z)")
+_MYSQL: Final = re.compile(rb"(?i)\b(?:mysql|mariadb)-?[a-z]{0,20}(?:\.exe)?(?:[ \t]|\Z)")
+_ELSEWHERE: Final = re.compile(rb"\b(?:docker|podman|nerdctl)[ \t]+(?:run|create)\b")  # its -u, -p
+_SO_FAR: Final = 200
+
+
+def _on_the_command_line(program: re.Pattern[bytes]) -> Check:
+    """A flag that only this program has; its name stands before it in the line."""
+
+    def check(text: bytes, match: Match) -> Span | None:
+        before = text[max(0, match.start() - _SO_FAR) : match.start()].rpartition(b"\n")[2]
+        if program.search(before) is None or _ELSEWHERE.search(before):
+            return None
+        which = match.lastindex or 0
+        return None if _blank(match.group(which)) else match.span(which)
+
+    return check
+
+
+_COOKIE: Final = re.compile(rb"([^\s=;,]+)=([^\s;,]+)")
+_SIGNS_IN: Final = re.compile(rb"(?i)sess|sid|auth|token|jwt|login|remember|csrf|xsrf|secret|key")
+
+
+def _cookie(text: bytes, match: Match) -> Span | None:
+    """From the first pair that lets somebody in to the last; of ``Set-Cookie``, the first alone."""
+    start, end = match.span(1)
+    setting = text[max(0, match.start() - 4) : match.start()].lower() in (b"set-", b"set_")
+    kept = [
+        pair.span(2)
+        for number, pair in enumerate(_COOKIE.finditer(text, start, end))
+        if not (setting and number) and _lets_in(pair.group(1), pair.group(2))
+    ]
+    return (kept[0][0], kept[-1][1]) if kept else None
+
+
+def _lets_in(name: bytes, value: bytes) -> bool:
+    if _blank(value):
+        return False
+    return random(value) or (len(value) >= 8 and mixed(value) and bool(_SIGNS_IN.search(name)))
 
 
 _ENDS_A_PAGE: Final = re.compile(rb"(?:page|next|prev|sync|continuation|cursor|max|csrf)[_-]?$")
@@ -202,6 +280,12 @@ _FLAG: Final = (
     r"(?i)--(password|passwd|passphrase|secret|token|(?:api|access|secret|private|auth)-?key)"
     r"""([ \t]{1,4}["']?)([^\s"'`,;&<>(){}\[\]|\\]{8,})"""
 )
+_QUOTED: Final = r"""\"([^"\n]+)"|'([^'\n]+)'|([^\s"'`;|&-][^\s"'`;|&]*)"""
+_USER_AND: Final = r"""\"[^":\n]+:([^"\n]+)"|'[^':\n]+:([^'\n]+)'|[^\s"'`:]+:([^\s"'`;|&]+)"""
+_COOKIES: Final = (
+    r"""(?i)\bcookie\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?"""
+    r"""([^\s=;,:"']+=[^\s;,"']+(?:;[ \t]?[^\s=;,:"']+=?[^\s;,"']*)*)"""
+)
 _NAME_NEEDS: Final = (
     b"passw", b"passphrase", b"pwd", b"secret", b"token", b"credential", b"authorization", b"key",
 )  # fmt: skip
@@ -226,6 +310,8 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("azure_secret", r"\b[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,}", (b"q~",)),
     Rule("azure_key", r"(?i)(?:account|sharedaccess)key=([A-Za-z0-9+/]{40,}={0,2})",
          needs=(b"key=",), check=_FIRST),
+    Rule("url_signature", r"(?i)[?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|security-token))="
+         r"([A-Za-z0-9%+/_=.~-]{16,})", needs=(b"sig", b"-security-token"), check=_bearer),
     Rule("azure_signature", r"\b(?:sig|Signature)=([A-Za-z0-9%+/]{40,}={0,2})",
          needs=(b"sig",), check=_bearer),
     Rule("jwt", r"\beyJ[A-Za-z0-9_.-]*", (b"eyj",), _jwt),
@@ -241,6 +327,11 @@ SECRETS: Final[tuple[Rule, ...]] = (
          needs=(b"password=", b"pwd="), check=_url_password),
     Rule("password", r"(?i)\b(?:host|user|dbname|port|server|uid)=[^\s;]{1,100}[ ;]password="
          r"""([^\s;'"]{1,200})""", needs=(b"password=",), check=_url_password),
+    Rule("password", rf"[ \t](?:-u|--user|-U|--proxy-user)[ \t=]{{0,3}}(?:{_USER_AND})",
+         needs=(b"-u", b"-user"), check=_on_the_command_line(_CURL)),
+    Rule("password", rf"[ \t]-p(?:{_QUOTED})", needs=(b"-p",), check=_on_the_command_line(_MYSQL)),
+    Rule("cookie", _COOKIES, (b"cookie",), _cookie),
+    Rule("secret", _WRAPPED_PATTERN, check=_wrapped),
     Rule("secret", _ASSIGNMENT, _NAME_NEEDS, _assigned),
     Rule("secret", _FLAG, (b"--",), _assigned),
 )  # fmt: skip

@@ -140,7 +140,7 @@ def _converted(document: Document, at: At, data: dict[str, Any], kind: type[T]) 
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as fault:
-        what, inside = explained(fault)
+        what, inside = explained(fault, kind)
         path = ".".join(map(str, inside))
         _refuse(document, (*at, *inside), f"{path}: {what}" if path else what)
 

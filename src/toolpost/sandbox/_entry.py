@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import array
 import ctypes
+import errno
 import fcntl
 import marshal
 import os
 import resource
 import signal
 import socket
+import stat
 import sys
 from typing import Any
 
@@ -48,9 +50,12 @@ def main(arguments: list[str]) -> None:
     for path in arguments[1:]:
         with open(path, "w") as file:
             file.write("0")
+    apart = os.geteuid() == 0 and libc.unshare(CLONE_NEWNS) == 0  # ahead: it takes its time
     talk.send(b"+")
     plan, received = hear(talk)
     try:
+        if plan["stage"] and not apart:
+            check(libc.unshare(CLONE_NEWNS), "a mount namespace")
         follow(plan, received)
     except Exception as error:  # whatever it is: who sent the plan waits to hear of it
         talk.send(f"{type(error).__name__}: {error}".encode())
@@ -105,25 +110,27 @@ def follow(plan: dict[str, Any], received: list[int]) -> None:
 
 
 def stage(wanted: list[tuple[str, str, int]], maps: list[int]) -> None:
-    """Bring trees to /tmp of a private mount namespace: (source, name there, which id map or -1).
+    """Bring trees to /tmp of our own mount namespace: (source, name there, which id map or -1).
 
     They are taken hold of before /tmp is covered, for some of them may be in it.
     """
-    check(libc.unshare(CLONE_NEWNS), "a mount namespace")
     check(libc.mount(None, b"/", None, ctypes.c_ulong(MS_PRIVATE_REC), None), "private mounts")
-    held = []
+    taken = []
     for source, name, which in wanted:
-        flags = ctypes.c_uint(OPEN_TREE_CLONE_CLOEXEC | AT_RECURSIVE)
-        tree = check(libc.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(source), flags), source)
+        flags = ctypes.c_uint(OPEN_TREE_CLONE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH)
+        number = held(source)
+        tree = check(libc.syscall(OPEN_TREE, number, b"", flags), source)
+        is_folder = stat.S_ISDIR(os.fstat(number).st_mode)
+        os.close(number)
         if which >= 0:
             wish = (ctypes.c_uint64 * 4)(MOUNT_ATTR_IDMAP, 0, 0, maps[which])
             flags = ctypes.c_uint(AT_EMPTY_PATH)
             size = ctypes.c_size_t(ctypes.sizeof(wish))
             check(libc.syscall(MOUNT_SETATTR, tree, b"", flags, wish, size), f"an id map: {source}")
-        held.append((tree, os.path.isdir(source), name))
+        taken.append((tree, is_folder, name))
     options = ctypes.c_ulong(MS_NOSUID_NODEV)
     check(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", options, b"mode=755,size=1m"), "a place to stage")
-    for tree, is_folder, name in held:
+    for tree, is_folder, name in taken:
         target = f"/tmp/{name}"
         os.makedirs(target if is_folder else os.path.dirname(target), 0o755, exist_ok=True)
         if not is_folder:
@@ -144,26 +151,49 @@ def check(answer: int, what: str) -> int:
 
 def place(received: list[int], targets: list[int]) -> None:
     """Give the descriptors the numbers that were asked for; first all out of each other's way."""
-    above = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH) for number in received]
+    apart = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH) for number in received]
     for number in received:
         os.close(number)
-    for number, target in zip(above, targets, strict=True):
+    for number, target in zip(apart, targets, strict=True):
         os.dup2(number, target)
         os.close(number)
 
 
-def filled_in(options: list[str | int], data: list[bytes]) -> list[bytes]:
-    """The options, with a descriptor's number where they mean one of the pieces of data."""
+def filled_in(options: list[str | int | tuple[str]], data: list[bytes]) -> list[bytes]:
+    """The options, with a descriptor's number where they mean one of the pieces of data, or a path
+    that is to be taken hold of.
+    """
     return [
-        str(memory_file(data[o])).encode() if isinstance(o, int) else os.fsencode(o)
+        str(memory_file(data[o]) if isinstance(o, int) else above(held(o[0]))).encode()
+        if not isinstance(o, str)
+        else os.fsencode(o)
         for o in options
     ]
 
 
-def memory_file(content: bytes) -> int:
-    low = os.memfd_create("plan", 0)
+def held(path: str) -> int:
+    """A descriptor of what is there, which no link on the way can lead elsewhere: a real path has
+    none, unless somebody has put one there since it was looked up.
+    """
+    number = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for part in path.split("/"):
+        if part:
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=number)
+            os.close(number)
+            number = below
+    if stat.S_ISLNK(os.fstat(number).st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return number
+
+
+def above(low: int) -> int:
     number = fcntl.fcntl(low, fcntl.F_DUPFD, HIGH)
     os.close(low)
+    return number
+
+
+def memory_file(content: bytes) -> int:
+    number = above(os.memfd_create("plan", 0))
     os.write(number, content)
     os.lseek(number, 0, os.SEEK_SET)
     return number
@@ -201,7 +231,7 @@ class PathBeneath(ctypes.Structure):
 
 
 def grant(rules: int, path: str, rights: int) -> None:
-    number = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    number = held(path)
     rule = PathBeneath(rights, number)
     kind = LANDLOCK_RULE_PATH_BENEATH
     check(libc.syscall(LANDLOCK_ADD_RULE, rules, kind, ctypes.byref(rule), 0), path)

@@ -3,6 +3,9 @@
 Above: ``warm.py`` holds the other end of the socket. Below: the kernel, seen from inside; nothing
 here is trusted any more. It imports only what is quick to import.
 
+What comes after the order is waited for by somebody, what comes before is not: so all that can be
+is done before, and once for practice, since whatever runs for the first time is slow.
+
 Where the tool may reach a host, a fork of it stays behind as the relay: it listens on loopback, the
 only network there is, and carries every connection to the proxy outside through a unix socket.
 """
@@ -23,6 +26,8 @@ import sys
 
 HIGH = 200
 CHUNK = 65536
+MOST_FDS = 64
+PRACTICE = "/usr/bin/true"
 OWN = 3
 """Processes inside that are not the tool's: pid 1, this one and the relay."""
 
@@ -30,35 +35,56 @@ OWN = 3
 def main(arguments: list[str]) -> None:
     talk = socket.socket(fileno=int(arguments[0]))
     os.set_inheritable(talk.fileno(), False)
+    processes = int(arguments[1]) + OWN
+    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    practise()
     if arguments[2]:
         start_relay(arguments[2], int(arguments[3]), talk)
     talk.send(b"+")
+    os._exit(serve(talk))
+
+
+def practise() -> None:
+    """The whole way once, with nobody waiting at the other end."""
+    near, far = socket.socketpair()
+    order = marshal.dumps(([PRACTICE], {}, "/", [0]))
+    null = os.open("/dev/null", os.O_RDONLY)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null]))]
+    near.sendmsg([len(order).to_bytes(4, "little") + order], rights)
+    serve(far)
+    for number in (near.detach(), far.detach(), null):
+        os.close(number)
+
+
+def serve(talk: socket.socket) -> int:
+    """Hear what to start, start it, and say how it ended; the status to end with."""
     (argv, env, folder, targets), received = hear(talk)
     try:
-        place(received, targets)
         os.chdir(folder)
-        processes = int(arguments[1]) + OWN
-        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
-        tool = start(argv, env)
+        tool = start(argv, env, placed(received, targets))
     except OSError as error:
-        talk.send(b"failed %d" % (error.errno or errno.EINVAL))
-        os._exit(126)
-    talk.send(b"started")
-    let_go(targets)
-    watch(talk, tool)
+        talk.send(b"failed %d\n" % (error.errno or errno.EINVAL))
+        return 126
+    for number in received:
+        os.close(number)  # or the tool's end of it would never be seen as closed
+    return watch(talk, tool)
 
 
-def start(argv: list[str], env: dict[str, str]) -> int:
+def start(argv: list[str], env: dict[str, str], placing: list[tuple[int, int, int]]) -> int:
     """As ``execvpe`` looks for it, but without a copy of this process: that costs less."""
     folders = [""] if "/" in argv[0] else env.get("PATH", os.defpath).split(":")
     fault: OSError = FileNotFoundError(errno.ENOENT, argv[0])
     for folder in folders:
+        program = f"{folder}/{argv[0]}" if folder else argv[0]
+        if folder and not os.access(program, os.F_OK):  # to see that costs less than to try
+            continue
         try:
             return os.posix_spawn(
-                f"{folder}/{argv[0]}" if folder else argv[0],
+                program,
                 argv,
                 env,
-                setsid=True,
+                file_actions=placing,
+                setpgroup=0,  # a session of its own would cost more, and nothing has a terminal
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, tools do not
             )
         except (FileNotFoundError, NotADirectoryError):
@@ -68,49 +94,42 @@ def start(argv: list[str], env: dict[str, str]) -> int:
     raise fault
 
 
-def let_go(targets: list[int]) -> None:
-    """Drop what is the tool's alone, or its end would never be seen as closed."""
-    null = os.open("/dev/null", os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    for number in {null, *targets} - {0, 1, 2}:
-        os.close(number)
+def placed(received: list[int], targets: list[int]) -> list[tuple[int, int, int]]:
+    """What gives the tool its descriptors the numbers it is to have."""
+    if not set(received).isdisjoint(targets):  # first all out of each other's way
+        for place, number in enumerate(received):
+            received[place] = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH)
+            os.close(number)
+    pairs = zip(received, targets, strict=True)
+    return [(os.POSIX_SPAWN_DUP2, number, target) for number, target in pairs]
 
 
-def watch(talk: socket.socket, tool: int) -> None:
-    """Say how it ended, and end the same way; pid 1 reaps the others."""
+def watch(talk: socket.socket, tool: int) -> int:
+    """Say how it ended; nobody inside outlives it for long."""
+    talk.send(b"started\n")
     _, status, usage = os.wait4(tool, 0)
     with contextlib.suppress(OSError):
-        talk.send(b"exit %d %d" % (status, usage.ru_maxrss))
+        talk.send(b"exit %d %d\n" % (status, usage.ru_maxrss))
+    with contextlib.suppress(OSError):
+        os.kill(-1, signal.SIGKILL)  # there is nobody left, most of the time
     code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code
 
 
 def hear(talk: socket.socket) -> tuple[tuple[list[str], dict[str, str], str, list[int]], list[int]]:
+    """The order behind its length, and the descriptors that came with it."""
     numbers = array.array("i")
-    head, control, _, _ = talk.recvmsg(4, socket.CMSG_SPACE(64 * numbers.itemsize))
+    space = socket.CMSG_SPACE(MOST_FDS * numbers.itemsize)
+    content, control, _, _ = talk.recvmsg(CHUNK, space, socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in control:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
-    missing = int.from_bytes(head, "little")
-    content = b""
-    while len(content) < missing:
-        part = talk.recv(missing - len(content))
+    while len(content) < 4 or len(content) < 4 + int.from_bytes(content[:4], "little"):
+        part = talk.recv(CHUNK)
         if not part:
-            break
+            os._exit(0)
         content += part
-    if not content or len(content) < missing:
-        os._exit(0)
-    return marshal.loads(content), list(numbers)
-
-
-def place(received: list[int], targets: list[int]) -> None:
-    above = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH) for number in received]
-    for number in received:
-        os.close(number)
-    for number, target in zip(above, targets, strict=True):
-        os.dup2(number, target)
-        os.close(number)
+    return marshal.loads(content[4:]), numbers.tolist()
 
 
 def start_relay(path: str, port: int, talk: socket.socket) -> None:

@@ -6,7 +6,9 @@ refuses. It refuses to know how anything is enforced; it knows what has to be.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from toolpost import environ
 from toolpost.errors import SetupError
 
 Level = Literal["I0", "I1", "I2", "I3"]
@@ -74,15 +77,20 @@ def least_level(tier: int, mode: Mode) -> Level:
     return "I2" if tier >= 2 else "I1"
 
 
-def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> None:
-    """Refuse what would give away the house: ``precious`` is path → what it is."""
+def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> dict[str, str]:
+    """Refuse what would give away the house: ``precious`` is path → what it is.
+
+    The answer is path → its real path. Whoever uses that without following a link uses what was
+    checked.
+    """
+    found = {path: os.path.realpath(path) for path in (*confinement.read, *confinement.write)}
     for grant, paths in (("read", confinement.read), ("write", confinement.write)):
         for path in paths:
-            _check_path(path, grant)
+            _check_path(path, found[path], grant)
     for path in confinement.write:
-        real = os.path.realpath(path)
-        for inner in (*confinement.read, *confinement.write):
-            if within(inner, path) and os.path.realpath(inner) != real + inner[len(path) :]:
+        real = found[path]
+        for inner in found:
+            if within(inner, path) and found[inner] != real + inner[len(path) :]:
                 raise SetupError(
                     f"{inner} lies in {path}, which is writable, and is a link: "
                     "whoever can write there could lead it anywhere",
@@ -95,12 +103,12 @@ def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> Non
                     "give the tool a folder of its own",
                     at=("write",),
                 )
+    return found
 
 
-def _check_path(path: str, grant: str) -> None:
+def _check_path(path: str, real: str, grant: str) -> None:
     if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
         raise SetupError(f"{path!r} has to be an absolute path without detours", at=(grant,))
-    real = os.path.realpath(path)
     for kernel in _OF_THE_KERNEL:
         if within(real, kernel) or within(path, kernel):
             raise SetupError(f"{path} is the kernel's and cannot go into a sandbox", at=(grant,))
@@ -108,6 +116,14 @@ def _check_path(path: str, grant: str) -> None:
         raise SetupError("/ cannot go into a sandbox; name what is needed", at=(grant,))
     if not Path(real).exists():
         raise SetupError(f"{path} does not exist, so no sandbox can show it", at=(grant,))
+
+
+def homes() -> tuple[str, ...]:
+    """The home folders of who runs this: by the system's word, and by the environment's."""
+    found = [environ.for_child().get("HOME")]
+    with contextlib.suppress(KeyError):
+        found.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return tuple(os.path.realpath(one) for one in found if one)
 
 
 def within(path: str, root: str) -> bool:

@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from toolpost import incarnation
 from toolpost.sandbox.destination import Granted, Refused
 
 _HEAD: Final = 32 * 1024
 _PATIENCE: Final = 20.0
 _LINGER: Final = 60.0
 _CHUNK: Final = 64 * 1024
+_OURS: Final = "toolpost-"
+_LIFE: Final = "life"
+"""The file that says whose a folder of sockets is."""
 _MOST: Final = 64
 """Connections at once, of all sandboxes together."""
 
@@ -34,6 +38,16 @@ class _Wanted(NamedTuple):
     """What goes to the other side first; nothing after CONNECT."""
     answer: bytes
     """What the tool hears first."""
+
+
+def sweep() -> None:
+    """Take away the folders of sockets that processes left which were killed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_OURS}*/{_LIFE}"):
+        with contextlib.suppress(OSError, ValueError):
+            folder = left.parent
+            owned = folder.lstat().st_uid == left.lstat().st_uid == os.geteuid()
+            if owned and incarnation.ended(left.read_text()):
+                shutil.rmtree(folder)
 
 
 class Proxies:
@@ -66,7 +80,8 @@ class Proxies:
 
     async def _serve(self, egress: tuple[str, ...]) -> tuple[asyncio.Server, str]:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="toolpost-"))
+            self._folder = Path(tempfile.mkdtemp(prefix=_OURS))
+            (self._folder / _LIFE).write_text(incarnation.mine())
         granted = Granted(egress)
         path = str(self._folder / f"{len(self._servers)}.sock")
 

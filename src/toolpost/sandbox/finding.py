@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 
 from toolpost.process import Child
 from toolpost.sandbox import groups, landlock, plan, seccomp, view
-from toolpost.sandbox.confinement import Confinement
+from toolpost.sandbox.confinement import LEVELS, Confinement, Level
 from toolpost.sandbox.groups import Groups
 from toolpost.sandbox.ownership import Maps
 from toolpost.sandbox.plan import Machine
@@ -73,6 +74,7 @@ async def look(state: str | None) -> Found:
         user=DROPPED_TO if root else None,
         maps=Maps(DROPPED_TO) if root else None,
         hidden=state,
+        binds_held=await _binds_held(bubblewrap()),
     )
     missing: list[Missing] = []
     place = await _groups(missing)
@@ -83,6 +85,16 @@ async def look(state: str | None) -> Found:
     if machine.level == "I0":
         machine = await _landlock(machine, missing)
     return Found(machine, place, tuple(missing))
+
+
+async def lesser(machine: Machine, level: Level) -> Machine | None:
+    """The same machine with fewer layers; None if that level cannot be had in this way."""
+    if LEVELS.index(level) >= LEVELS.index(machine.level):
+        return None
+    made = replace(machine, level=level, grouped=False)
+    if level == "I1":
+        made = await _landlock(replace(made, level="I0", bwrap=None), [])
+    return made if made.level == level else None
 
 
 async def _groups(missing: list[Missing]) -> Groups | None:
@@ -193,6 +205,15 @@ def _verdict(machine: Machine, child: Child) -> str | None:
 
 def _said(child: Child) -> str:
     return child.stderr.tail.decode(errors="replace").strip()[-300:] if child.stderr else ""
+
+
+async def _binds_held(bwrap: str | None) -> bool:
+    """Does it take a descriptor of what it is to show? Older ones take only a path."""
+    if bwrap is None:
+        return False
+    argv = [bwrap, "--help"]
+    asked = await asyncio.to_thread(subprocess.run, argv, capture_output=True, check=False)
+    return b"--ro-bind-fd " in asked.stdout
 
 
 def bubblewrap() -> str | None:

@@ -7,7 +7,6 @@ to change a bound costs nothing). Below: the files of the kernel. It refuses to 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -165,9 +164,9 @@ def _root(above: Path) -> Path:
 
 def _sweep(root: Path) -> None:
     with contextlib.suppress(OSError):
-        for entry in os.scandir(root):
-            if entry.is_dir():
-                Path(entry.path).rmdir()
+        for path in [*root.iterdir()]:
+            if path.is_dir():
+                path.rmdir()
         root.rmdir()
 
 

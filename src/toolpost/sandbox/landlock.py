@@ -7,6 +7,7 @@ unix sockets and UDP open, so it is never used without the filter that takes soc
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,11 +31,12 @@ def version() -> int:
     return max(0, int(libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)))
 
 
-def rules(confinement: Confinement) -> dict[str, Any]:
-    """What may be reached; all else may not."""
-    reading = (*view.system(), *view.interpreter()[1], *confinement.read)
-    grants = [(path, _READ) for path in (*reading, *view.etc()) if Path(path).exists()]
-    grants += [(path, _ALL_FILES & ~_SPECIAL) for path in confinement.write]
+def rules(confinement: Confinement, real: Mapping[str, str]) -> dict[str, Any]:
+    """What may be reached; all else may not. ``real`` is granted path → where it is."""
+    shown = (*view.system(), *view.interpreter()[1], *view.etc())
+    reading = (*map(os.path.realpath, shown), *(real[path] for path in confinement.read))
+    grants = [(path, _READ) for path in reading if Path(path).exists()]
+    grants += [(real[path], _ALL_FILES & ~_SPECIAL) for path in confinement.write]
     grants += [(path, _FILE) for path in _DEVICES]
     return {
         "handled": [_ALL_FILES, _ALL_NET, _ALL_SCOPES],

@@ -13,6 +13,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from toolpost.sandbox import landlock, seccomp, view
@@ -41,6 +42,8 @@ class Machine:
     maps: Maps | None
     hidden: str | None
     """The state folder: shown to nobody, whatever lies around it."""
+    binds_held: bool = False
+    """Its bubblewrap takes a descriptor of what it is to show, and not only a path."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,17 +57,27 @@ class Plan:
 class _Stage:
     """Collects the trees that have to be brought within reach; an ordinary user needs none."""
 
-    def __init__(self, machine: Machine, confinement: Confinement, socket: str | None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        confinement: Confinement,
+        real: Mapping[str, str],
+        socket: str | None,
+    ) -> None:
         self._maps = machine.maps
+        self._held = machine.binds_held
         self._write = frozenset(confinement.write)
-        self._socket = socket
+        self._real = {**real, **({view.SOCKET: socket} if socket else {})}
         self.trees: list[tuple[str, str, int]] = []
         self.maps: list[int] = []
 
-    def source(self, path: str) -> str:
-        real = self._socket if path == view.SOCKET and self._socket else os.path.realpath(path)
+    def real(self, path: str) -> str:
+        return self._real.get(path) or os.path.realpath(path)
+
+    def source(self, path: str) -> view.Source:
+        real = self.real(path)
         if self._maps is None:
-            return real
+            return (real,) if self._held else real
         which = -1
         if self._maps.needed(real, write=path in self._write):
             self.maps.append(self._maps.of(real))
@@ -86,18 +99,30 @@ class _Stage:
         return f"/tmp/b/{package.name}/{Path(path).parent.name}/{Path(path).name}"  # noqa: S108
 
 
-def inner(machine: Machine, confinement: Confinement, *, socket: str | None) -> Plan:
-    """Wait inside, for a program to come."""
+def inner(
+    machine: Machine,
+    confinement: Confinement,
+    *,
+    socket: str | None,
+    real: Mapping[str, str] = MappingProxyType({}),
+) -> Plan:
+    """Wait inside, for a program to come; ``real`` is granted path → where it is."""
     relay = [view.SOCKET, str(PORT)] if confinement.egress else ["", "0"]
     argv = [view.interpreter()[0], "-I", "-S", "-X", "utf8", view.INNER]
     argv += [str(TALK), str(confinement.processes), *relay]
-    made = _walled(machine, confinement, argv, fds=[TALK], socket=socket)
+    stage = _Stage(machine, confinement, real, socket)
+    made = _walled(machine, confinement, argv, fds=[TALK], stage=stage)
     made.data["options"] += ["--chdir", "/"]
     return made
 
 
 def direct(
-    machine: Machine, confinement: Confinement, argv: Sequence[str], *, fds: Sequence[int]
+    machine: Machine,
+    confinement: Confinement,
+    argv: Sequence[str],
+    *,
+    fds: Sequence[int],
+    real: Mapping[str, str],
 ) -> Plan:
     """Become the program at once."""
     variables = environment(confinement)
@@ -105,7 +130,8 @@ def direct(
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
     if not machine.grouped:  # else the cgroup counts
         argv = [_LIMITER, f"--nproc={confinement.processes}", "--", *argv]
-    made = _walled(machine, confinement, argv, fds=fds, socket=None)
+    stage = _Stage(machine, confinement, real, None)
+    made = _walled(machine, confinement, argv, fds=fds, stage=stage)
     for name, value in variables.items():
         made.data["options"] += ["--setenv", name, value]
     made.data["options"] += ["--chdir", confinement.folder]
@@ -117,7 +143,12 @@ def can_be_direct(machine: Machine, confinement: Confinement) -> bool:
 
 
 def unwalled(
-    machine: Machine, confinement: Confinement, argv: Sequence[str], *, fds: Sequence[int]
+    machine: Machine,
+    confinement: Confinement,
+    argv: Sequence[str],
+    *,
+    fds: Sequence[int],
+    real: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Without namespaces: Landlock, the filter and the limits (I1), or the limits alone (I0)."""
     restricted = machine.level == "I1"
@@ -127,7 +158,7 @@ def unwalled(
             **_common(machine, confinement, argv, fds),
             "cwd": confinement.working_dir or confinement.folder,
             "env": environment(confinement),
-            "landlock": landlock.rules(confinement) if restricted else None,
+            "landlock": landlock.rules(confinement, real) if restricted else None,
             "limits": [*_limits(machine, confinement), processes],
             "seccomp": seccomp.build(apart=False, shared_memory=machine.grouped)
             if restricted
@@ -154,10 +185,9 @@ def _walled(
     argv: Sequence[str],
     *,
     fds: Sequence[int],
-    socket: str | None,
+    stage: _Stage,
 ) -> Plan:
     assert machine.bwrap is not None
-    stage = _Stage(machine, confinement, socket)
     pieces: list[bytes] = []
     options = view.options(
         confinement,
@@ -166,6 +196,7 @@ def _walled(
         hidden=machine.hidden,
         inner=TALK in fds,
         source=stage.source,
+        real=stage.real,
     )
     data = {
         **_common(machine, confinement, argv, fds),

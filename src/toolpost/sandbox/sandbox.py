@@ -11,24 +11,21 @@ for speed, ``egress.py`` for the way out. It refuses to know what a tool or a ca
         child = await sandbox.spawn(["sort", "data.txt"], confinement)
         ending = await child.wait()
 
-A program that a signal ended says so if its sandbox was a warm one; else it reads as exit code
-128 + the signal's number, as in a shell.
+That a signal ended a program is told where the signal is one that breaks programs (KILL, SEGV, TERM
+and their like); any other reads as exit code 128 + its number, as in a shell.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import pwd
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from toolpost import environ
 from toolpost.errors import ConfigError, MissingPart, SetupError
 from toolpost.process import Child, unhurried
-from toolpost.sandbox import finding, plan
+from toolpost.sandbox import egress, finding, plan
 from toolpost.sandbox.confinement import (
     LEVELS,
     Confinement,
@@ -36,6 +33,7 @@ from toolpost.sandbox.confinement import (
     Mode,
     check_egress,
     check_paths,
+    homes,
     least_level,
 )
 from toolpost.sandbox.finding import Found, Missing
@@ -52,7 +50,7 @@ class Sandbox:
         self._machine = found.machine
         self._missing = found.missing
         self._state = state
-        self._ready = Ready(found.machine, found.groups)
+        self._ready = Ready(found.machine, found.groups, self._checked)
 
     @classmethod
     async def open(
@@ -63,8 +61,17 @@ class Sandbox:
             raise ConfigError("a lower level of isolation is accepted in permissive mode only")
         state = None if state is None else await asyncio.to_thread(os.path.realpath, state)
         made = cls(await finding.look(state), mode=mode, state=state, lowered=lower)
+        await asyncio.to_thread(egress.sweep)
         made._ready.fill()
         return made
+
+    async def lesser(self, level: Level) -> Self | None:
+        """This one with fewer layers, to see what they are worth; None if that cannot be had."""
+        machine = await finding.lesser(self._machine, level)
+        if machine is None:
+            return None
+        found = Found(machine, None, self._missing)
+        return type(self)(found, mode=self.mode, state=self._state, lowered=self.lowered)
 
     async def close(self) -> None:
         """Let go of what waits; children that run are their callers' to end."""
@@ -106,7 +113,13 @@ class Sandbox:
 
     def check(self, confinement: Confinement) -> None:
         """Refuse what cannot be provided as described; for bind time."""
-        check_paths(confinement, precious=self._precious())
+        self._checked(confinement)
+
+    def _checked(self, confinement: Confinement) -> Mapping[str, str]:
+        """What ``check`` does, and the real path behind each that is granted: they were looked up
+        once, and what was checked is what is used.
+        """
+        real = check_paths(confinement, precious=self._precious())
         check_egress(confinement)
         if confinement.egress and self._machine.bwrap is None:
             raise self._lacking(
@@ -115,7 +128,8 @@ class Sandbox:
         if os.geteuid() == 0 and self._machine.user is None:
             raise self._lacking("a sandbox of root has to become another user", ("user",))
         self._check_level(confinement)
-        self._check_ownership(confinement)
+        self._check_ownership(confinement, real)
+        return real
 
     def _check_level(self, confinement: Confinement) -> None:
         tier = confinement.tier
@@ -138,14 +152,14 @@ class Sandbox:
                 ("cgroup",),
             )
 
-    def _check_ownership(self, confinement: Confinement) -> None:
+    def _check_ownership(self, confinement: Confinement, real: Mapping[str, str]) -> None:
         """As another user: can the writable trees be written?"""
         maps = self._machine.maps
         if maps is None:
-            self._check_reach(confinement)
+            self._check_reach(confinement, real)
             return
         for grant, paths in (("read", confinement.read), ("write", confinement.write)):
-            for path in map(os.path.realpath, paths):
+            for path in (real[path] for path in paths):
                 if maps.needed(path, write=grant == "write") and (fault := maps.fault(path)):
                     raise SetupError(
                         f"{path} cannot be given to the sandbox's user ({fault}): its file system "
@@ -153,13 +167,13 @@ class Sandbox:
                         at=(grant,),
                     )
 
-    def _check_reach(self, confinement: Confinement) -> None:
+    def _check_reach(self, confinement: Confinement, reals: Mapping[str, str]) -> None:
         """Without mounts, what is closed to others stays closed to another user."""
         user = self._machine.user
         grants = [(path, 0o005) for path in confinement.read]
         grants += [(path, 0o007) for path in confinement.write]
         for path, wanted in grants if user is not None else ():
-            real = Path(os.path.realpath(path))
+            real = Path(reals[path])
             ways = [(real, wanted if real.is_dir() else wanted & 0o006)]
             ways += [(above, 0o001) for above in real.parents]
             for one, mode in ways:
@@ -173,11 +187,7 @@ class Sandbox:
         return MissingPart(f"{what}; {reasons}" if reasons else what)
 
     def _precious(self) -> Mapping[str, str]:
-        kept = {"/": "everything"}
-        with contextlib.suppress(KeyError):
-            kept[pwd.getpwuid(os.getuid()).pw_dir] = "the home folder"
-        if home := environ.for_child().get("HOME"):
-            kept[home] = "the home folder"
+        kept = {"/": "everything", **dict.fromkeys(homes(), "the home folder")}
         if self._state is not None:
             kept[self._state] = "the audit's folder"
         return kept
@@ -197,18 +207,16 @@ class Sandbox:
         Descriptors are as with ``process.spawn``; ``pass_fds`` may say which number each gets
         inside, where there is no room for high ones. ``OSError`` says that it could not be started.
         """
-        passed = pass_fds if isinstance(pass_fds, Mapping) else {fd: fd for fd in pass_fds}
-        if any(number >= plan.TALK for number in passed.values()):
-            raise ValueError(f"inside, descriptors have numbers below {plan.TALK}: map them")
-        streams = ((stdin, 0), (stdout, 1), (stderr, 2), *passed.items())
+        streams = ((stdin, 0), (stdout, 1), (stderr, 2))
         fds = [(ours, theirs) for ours, theirs in streams if ours is not None]
-        warm = self._ready.take(confinement.shape)
+        if pass_fds:
+            fds += _passed(pass_fds)
+        warm = self._ready.take(confinement)
         if warm is not None:
             child = await self._become(warm, argv, confinement, fds)
         else:
-            self.check(confinement)
             child = await self._cold(argv, confinement, fds)
-        self._ready.refill_soon(confinement)
+        self._ready.refill_behind(child)
         _leave_alone(child, stdout=stdout, stderr=stderr)
         return child
 
@@ -245,7 +253,9 @@ class Sandbox:
         if self._machine.bwrap is not None and not plan.can_be_direct(self._machine, confinement):
             return await self._become(await self._ready.new(confinement), argv, confinement, fds)
         make = plan.direct if self._machine.bwrap is not None else plan.unwalled
-        planned = make(self._machine, confinement, argv, fds=[theirs for _, theirs in fds])
+        real = self._checked(confinement)
+        targets = [theirs for _, theirs in fds]
+        planned = make(self._machine, confinement, argv, fds=targets, real=real)
         stem = await self._ready.stem(confinement)
         try:
             await stem.follow(planned, [ours for ours, _ in fds])
@@ -253,6 +263,13 @@ class Sandbox:
             await stem.discard()
             raise
         return stem.child
+
+
+def _passed(given: Sequence[int] | Mapping[int, int]) -> list[tuple[int, int]]:
+    pairs = [*given.items()] if isinstance(given, Mapping) else [(fd, fd) for fd in given]
+    if any(theirs >= plan.TALK for _, theirs in pairs):
+        raise ValueError(f"inside, descriptors have numbers below {plan.TALK}: map them")
+    return pairs
 
 
 def _leave_alone(child: Child, *, stdout: int | None, stderr: int | None) -> None:

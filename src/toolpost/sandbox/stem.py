@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import marshal
 import os
+import signal
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +23,25 @@ from toolpost.sandbox.groups import Group
 from toolpost.sandbox.plan import Plan
 
 _ENTRY: Final = str(Path(__file__).with_name("_entry.py"))
-_PATIENCE: Final = 20.0
+PATIENCE: Final = 20.0
 """Seconds; a machine on which a process needs longer to start has other worries."""
+_BREAKING: Final = frozenset(
+    (
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGKILL,
+        signal.SIGPIPE,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTERM,
+        signal.SIGTRAP,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+    )
+)
+"""Signals that are likelier than a program which ends with such a status by itself."""
 
 
 class Stem:
@@ -48,6 +66,7 @@ class Stem:
             raise
         finally:
             far_end.close()
+        child.reading = _as_told
         stem = cls(child, talk, group)
         try:
             await heard(talk, expected=b"+")
@@ -69,6 +88,18 @@ class Stem:
         await self.child.kill()
 
 
+def _as_told(status: int) -> int:
+    """One reading of an end, whoever tells of it. Bubblewrap does it as a shell does: a signal is
+    a status of 128 + its number. What that means most of the time, it means always; any other
+    signal (git ends by itself with 129) is left as that status.
+    """
+    code = os.waitstatus_to_exitcode(status)
+    number = -code if code < 0 else code - 128
+    if number in _BREAKING:
+        return number
+    return status if code >= 0 else (128 + number) << 8
+
+
 async def send(talk: socket.socket, message: Any, fds: Sequence[int]) -> None:
     content = marshal.dumps(message)
     content = len(content).to_bytes(4, "little") + content
@@ -80,7 +111,7 @@ async def send(talk: socket.socket, message: Any, fds: Sequence[int]) -> None:
 
 async def heard(talk: socket.socket, *, expected: bytes) -> None:
     """Wait for one word; anything else is the reason why it did not work."""
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         word = await asyncio.get_running_loop().sock_recv(talk, len(expected) or 1)
     if word == expected:
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -45,7 +45,10 @@ _APART: Final = (
     f"--uid {USER} --gid {USER} --hostname tool --clearenv"
 ).split()
 
-Option = str | int
+Held = tuple[str]
+"""A path that is to be opened without following a link, and passed as a descriptor."""
+Source = str | Held
+Option = str | int | Held
 
 
 def defaults() -> dict[str, str]:
@@ -96,9 +99,12 @@ def options(
     seccomp: bytes | None,
     hidden: str | None,
     inner: bool,
-    source: Callable[[str], str],
+    source: Callable[[str], Source],
+    real: Callable[[str], str],
 ) -> list[Option]:
-    """Everything but the program. ``source`` says where a tree is to be taken from."""
+    """Everything but the program. ``source`` says where a tree is to be taken from, ``real`` which
+    path of the host is behind another.
+    """
 
     def piece(content: bytes) -> int:
         data.append(content)
@@ -111,8 +117,10 @@ def options(
         program = Path(__file__).with_name("_inner.py").read_bytes()
         made += ["--perms", "0644", "--file", piece(program), INNER]
     if confinement.egress:
-        made += ["--ro-bind", source(SOCKET), SOCKET]
-    made += _granted(confinement, hidden, source)
+        made += _bound("--ro-bind", source(SOCKET), SOCKET)
+    made += _granted(confinement, source)
+    if hidden is not None:
+        made += _covered(hidden, {p: real(p) for p in (*confinement.read, *confinement.write)})
     if seccomp is not None:
         made += ["--seccomp", piece(seccomp)]
     return [*made, "--remount-ro", "/"]
@@ -140,16 +148,20 @@ def _made_furniture() -> Iterator[str]:
     yield from ("--dir", "/var", "--symlink", "../tmp", "/var/tmp")  # noqa: S108
 
 
-def _granted(
-    confinement: Confinement, hidden: str | None, source: Callable[[str], str]
-) -> Iterator[str]:
+def _granted(confinement: Confinement, source: Callable[[str], Source]) -> Iterator[Option]:
     """Outer trees first, so that what lies in one is put on top of it."""
     grants = dict.fromkeys((*interpreter()[1], *confinement.read), "--ro-bind")
     grants |= dict.fromkeys(confinement.write, "--bind")
     for path, how in sorted(grants.items(), key=lambda grant: grant[0].count("/")):
-        yield from (how, source(path), path)
-    for path in grants:
-        real = os.path.realpath(path)
-        if hidden is not None and within(hidden, real) and Path(hidden).is_dir():
+        yield from _bound(how, source(path), path)
+
+
+def _bound(how: str, source: Source, place: str) -> tuple[Option, ...]:
+    return (how if isinstance(source, str) else f"{how}-fd", source, place)
+
+
+def _covered(hidden: str, grants: Mapping[str, str]) -> Iterator[Option]:
+    for path, real in grants.items():
+        if within(hidden, real) and Path(hidden).is_dir():
             inside = os.path.normpath(path + hidden[len(real.rstrip("/")) :])
             yield from ("--tmpfs", inside, "--remount-ro", inside)

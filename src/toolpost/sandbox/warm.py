@@ -17,7 +17,8 @@ from toolpost.process import Child
 from toolpost.sandbox.plan import TALK, Plan
 from toolpost.sandbox.stem import Stem, heard, send
 
-_EXIT: Final = re.compile(rb"exit (\d{1,6}) (\d{1,12})")
+_WORD: Final = re.compile(rb"(started|failed|exit)(?: (\d{1,6}))?(?: (\d{1,12}))?")
+_MOST: Final = 256
 
 
 class Warm:
@@ -27,6 +28,8 @@ class Warm:
         self.child: Child = stem.child
         self._talk = talk
         self._seen = [(path, _identity(path)) for path in paths]
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
     async def start(cls, stem: Stem, plan: Plan, paths: Sequence[str]) -> Warm:
@@ -44,12 +47,13 @@ class Warm:
             talk.close()
             await stem.discard()
             raise
+        made._listen()
         return made
 
     @property
     def usable(self) -> bool:
         """It lives, and the host's paths are still those that it shows."""
-        if self.child.exited.done():
+        if self._started.done() or self.child.exited.done():
             return False
         return all(_identity(path) == seen for path, seen in self._seen)
 
@@ -68,33 +72,56 @@ class Warm:
         message = (list(argv), dict(env), folder, [target for _, target in fds])
         try:
             await send(self._talk, message, [ours for ours, _ in fds])
-            await heard(self._talk, expected=b"started")
+            await self._started  # its death is heard of; for how long to wait is the caller's
         except BaseException:
             self.child.kill_soon()
-            self._talk.close()
+            self._hang_up()
             raise
-        self._listen()
         return self.child
 
     def _listen(self) -> None:
         """From inside we hear earlier, and more exactly, how the program ended."""
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._talk.fileno(), self._told, loop)
-        self.child.exited.add_done_callback(lambda _: self._hang_up(loop))
+        self._loop.add_reader(self._talk.fileno(), self._told)
+        self.child.exited.add_done_callback(self._gone)
 
-    def _told(self, loop: asyncio.AbstractEventLoop) -> None:
-        found = _EXIT.fullmatch(self._talk.recv(64))
-        if found is not None:
-            self.child.has_ended(int(found[1]), max_rss=int(found[2]) * 1024)
-        self._hang_up(loop)
+    def _told(self) -> None:
+        """What comes from inside may come from the tool: no more of it is believed than it could
+        bring about anyway.
+        """
+        try:
+            said = self._talk.recv(_MOST)
+        except OSError:
+            said = b""
+        found = [_WORD.fullmatch(word) for word in said.splitlines()]
+        for one in found:
+            if one is not None:
+                self._hear(one[1], int(one[2] or 0), max_rss=int(one[3] or 0) * 1024)
+        if not found or None in found:
+            self._hang_up()
 
-    def _hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _hear(self, word: bytes, number: int, *, max_rss: int) -> None:
+        if word == b"exit":
+            self.child.has_ended(number, max_rss=max_rss)
+        elif not self._started.done():
+            if word == b"failed":
+                self._started.set_exception(OSError(number, os.strerror(number)))
+            else:
+                self._started.set_result(None)
+
+    def _gone(self, _: object) -> None:
+        if not self._started.done():
+            fault = ChildProcessError("the sandbox ended before its program had begun")
+            self._started.set_exception(fault)
+            self._started.exception()  # there may be nobody who waits for it
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._talk.fileno() >= 0:
-            loop.remove_reader(self._talk.fileno())
+            self._loop.remove_reader(self._talk.fileno())
             self._talk.close()
 
     async def discard(self) -> None:
-        self._talk.close()
+        self._hang_up()
         await self.child.kill()
 
 

@@ -20,6 +20,18 @@ KEY_BYTES: Final = 2000
 """Both together fit into an entry of every database's index."""
 _LAST: Final = 0x10FFFF
 
+FULL: Final = "the disk is full"
+READ_ONLY: Final = "its file system is read-only"
+FORBIDDEN: Final = "it may not be written to"
+UNREADABLE: Final = "it may not be opened"
+REMEDIES: Final = {
+    FULL: "free some space on its disk",
+    READ_ONLY: 'mount it for writing, or say state = "…" in the config for another folder',
+    FORBIDDEN: "give this user the right to write to the file and to its folder",
+    UNREADABLE: "give this user the right to read and write the file",
+}
+"""What people do about it, by the reason that a store gives."""
+
 
 def checked(space: str, key: str) -> None:
     """Refuse what not every store can hold as a key."""

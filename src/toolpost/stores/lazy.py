@@ -14,13 +14,20 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from toolpost.contracts import Health, Line, Prunes, Record, Store
 from toolpost.errors import CallError, SetupError, ToolpostError, Unavailable
 from toolpost.stores.kept import unwritable
 
 _log = logging.getLogger("toolpost.store")
+
+
+@runtime_checkable
+class _OpensToRead(Protocol):
+    """A store that can be read where it cannot be written."""
+
+    async def open_to_read(self) -> None: ...
 
 
 class LazyStore:
@@ -63,6 +70,22 @@ class LazyStore:
                 self._note(fault)
                 raise
             self._home, self.problem = os.getpid(), None
+
+    async def open_to_read(self) -> str | None:
+        """Open it, if it can only be read then for that: why it cannot be written."""
+        try:
+            await self.open()
+        except Unavailable as fault:
+            if not isinstance(self._store, _OpensToRead) or self._closed:
+                raise
+            async with self._turn:
+                try:
+                    await self._store.open_to_read()
+                except Unavailable as worse:
+                    raise Unavailable(self._told(worse)) from worse
+                self._home = os.getpid()
+            return self._told(fault)
+        return None
 
     async def close(self) -> None:
         if self._home not in (None, os.getpid()):

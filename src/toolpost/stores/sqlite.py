@@ -54,19 +54,30 @@ class SqliteStore:
         return cls(state / chosen.path, patience=chosen.patience)
 
     async def open(self) -> None:
-        if self._lanes is None:
-            file = File(self.path, self._patience)
-            writer, reader = _Writer(file, self._clock), _Reader(file)
-            self._lanes = (
-                Lane("toolpost-store-writer", writer.run, writer.end),
-                Lane("toolpost-store-reader", reader.run, reader.end),
-            )
+        self._start(File(self.path, self._patience))
         try:
             await self._write(_nothing)
             await self._read(_nothing)
         except BaseException:
             await self.close()
             raise
+
+    async def open_to_read(self) -> None:
+        """Without a right to write, and without room on the disk."""
+        self._start(File(self.path, self._patience, read_only=True))
+        try:
+            await self._read(_nothing)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _start(self, file: File) -> None:
+        if self._lanes is None:
+            writer, reader = _Writer(file, self._clock), _Reader(file)
+            self._lanes = (
+                Lane("toolpost-store-writer", writer.run, writer.end),
+                Lane("toolpost-store-reader", reader.run, reader.end),
+            )
 
     async def close(self) -> None:
         """What was handed over is still written."""

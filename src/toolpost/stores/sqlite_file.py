@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.errors import ConfigError, ToolpostError, Unavailable
-from toolpost.stores.kept import unwritable
+from toolpost.stores.kept import FORBIDDEN, FULL, READ_ONLY, UNREADABLE, unwritable
 
 _log = logging.getLogger("toolpost.store")
 
@@ -52,11 +52,11 @@ MIGRATIONS: Final = (
 _MANY_TRIES: Final = 0.01
 """Seconds between tries where SQLite itself does not wait for another process."""
 _TOLD: Final = {
-    sqlite3.SQLITE_FULL: "the disk is full; it goes on as soon as there is room",
+    sqlite3.SQLITE_FULL: f"{FULL}; it goes on as soon as there is room",
     sqlite3.SQLITE_BUSY: "another process has been writing for too long",
     sqlite3.SQLITE_LOCKED: "another process has been writing for too long",
-    sqlite3.SQLITE_READONLY: "it may not be written to",
-    sqlite3.SQLITE_PERM: "it may not be opened",
+    sqlite3.SQLITE_READONLY: FORBIDDEN,
+    sqlite3.SQLITE_PERM: UNREADABLE,
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
     sqlite3.SQLITE_IOERR: "the disk or a file-size limit refuses it",
     sqlite3.SQLITE_CORRUPT: "its file is damaged",
@@ -65,6 +65,10 @@ _TOLD: Final = {
     sqlite3.SQLITE_PROTOCOL: "another process has been writing for too long",
 }
 """What is wrong with the surroundings; any other fault is one of the statement."""
+_UNCLEAR: Final = (
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM
+)  # fmt: skip
+_REFUSED: Final = "the database refuses it"
 
 
 def from_outside(fault: BaseException) -> bool:
@@ -79,11 +83,32 @@ def translated(fault: Exception, path: Path) -> Exception:
     if not isinstance(fault, sqlite3.Error | OSError):
         return fault
     _log.error("store %s: %s: %s", path, _name(fault), fault)
-    why = _TOLD.get(_code(fault), "the database refuses it")
+    code = _code(fault)
+    why = (_found_out(path) if code in _UNCLEAR else None) or _TOLD.get(code, _REFUSED)
     return Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0)
 
 
+def _found_out(path: Path) -> str | None:
+    """What is wrong with the place: SQLite tells only that a file could not be opened."""
+    folder = path.parent
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    if disk.f_flag & os.ST_RDONLY:
+        return READ_ONLY
+    if not disk.f_bavail:
+        return FULL
+    if not os.access(path, os.R_OK):
+        return UNREADABLE
+    if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK | os.X_OK):
+        return FORBIDDEN
+    return None
+
+
 def _code(fault: BaseException) -> int:
+    if isinstance(fault, OSError) and fault.errno == errno.ENOSPC:
+        return sqlite3.SQLITE_FULL
     return getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
 
 
@@ -94,13 +119,15 @@ def _name(fault: Exception) -> str:
 class File:
     """A file by its path; every thread asks for a connection of its own."""
 
-    def __init__(self, path: Path, patience: float) -> None:
+    def __init__(self, path: Path, patience: float, *, read_only: bool = False) -> None:
         self.path = path.absolute()
-        self._patience = patience
+        self._patience, self._read_only = patience, read_only
         self._identity: tuple[int, int] | None = None
 
     def writer(self) -> sqlite3.Connection:
         """A connection to a file that is there and up to date."""
+        if self._read_only:
+            raise Unavailable("What must be kept cannot be: it is open for reading only.")
         if self._identity is None:
             _make(self.path)
         connection = self._connect()
@@ -118,9 +145,39 @@ class File:
         return connection
 
     def reader(self) -> sqlite3.Connection:
-        connection = self._connect()
+        connection = self._unwritten() if self._read_only else self._connect()
         connection.execute("PRAGMA query_only=ON")
         return connection
+
+    def _unwritten(self) -> sqlite3.Connection:
+        """A connection that needs no room on the disk, and no right to write."""
+        try:
+            return self._present(self._connect("mode=ro"))
+        except sqlite3.Error as fault:
+            # the file beside it that readers and writers share is missing and cannot be made; if
+            # no log waits there either, this file has everything, and nobody is writing to it
+            if not from_outside(fault) or self._has_log():
+                raise
+        return self._present(self._connect("mode=ro&immutable=1"))
+
+    def _present(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """The same, if its schema is of today: it cannot be changed now."""
+        try:
+            if (version := _version(connection)) != len(MIGRATIONS):
+                raise ConfigError(
+                    f"{self.path} has schema {version}, this toolpost reads {len(MIGRATIONS)}, and "
+                    "it cannot be changed as long as it cannot be written to"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _has_log(self) -> bool:
+        try:
+            return os.stat(f"{self.path}-wal").st_size > 0  # noqa: PTH116 - as below
+        except OSError:
+            return False
 
     def check(self) -> None:
         """What is written to a file that was removed is lost without a word: refuse it."""
@@ -135,9 +192,9 @@ class File:
             return None
         return found.st_dev, found.st_ino
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, how: str = "mode=rw") -> sqlite3.Connection:
         # mode=rw: SQLite must not make a file of its own, with other rights, where one is missing
-        uri = f"{self.path.as_uri()}?mode=rw"
+        uri = f"{self.path.as_uri()}?{how}"
         return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)
 
     def _wal(self, connection: sqlite3.Connection) -> None:

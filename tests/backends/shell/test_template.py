@@ -212,7 +212,7 @@ def test_an_object_is_no_word() -> None:
     ("options", "at", "message"),
     [
         ({"comand": "ls"}, ("comand",), "did you mean 'command'?"),
-        ({"output": "xml"}, ("output",), "invalid enum value"),
+        ({"output": "xml"}, ("output",), "not 'xml'"),
         ({"exit_codes": {"one": {"ok": True}}}, ("exit_codes", "one"), "no exit status"),
         ({"exit_codes": {"0": {"ok": True}}}, ("exit_codes", "0"), "no exit status"),
         ({"exit_codes": {"256": {"ok": True}}}, ("exit_codes", "256"), "no exit status"),

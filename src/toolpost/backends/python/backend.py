@@ -11,12 +11,17 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
 from toolpost.backends.python import loading
-from toolpost.backends.python.binding import Binding, binding_of, verify
+from toolpost.backends.python.binding import (
+    Binding,
+    binding_of,
+    isolation_of,
+    verify,
+)
 from toolpost.backends.python.calling import Function, function_from, function_of
 from toolpost.backends.python.here import Run, inline, threaded
 from toolpost.backends.python.life import Life
@@ -25,9 +30,13 @@ from toolpost.backends.python.threads import Threads
 from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
 from toolpost.environ import for_child
-from toolpost.errors import CallError, InvalidArguments, InvalidSpec, MissingPart
+from toolpost.errors import CallError, InvalidArguments, InvalidSpec
 from toolpost.options import Options, options_from
+from toolpost.plugins import SharedSandbox
 from toolpost.spec import Isolation, ToolSpec
+
+if TYPE_CHECKING:
+    from toolpost.backends.python.confined import Confined
 
 Check = Callable[[], Coroutine[Any, Any, Health]]
 _log = logging.getLogger("toolpost.tools")
@@ -35,17 +44,21 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
 class PythonOptions(Options, frozen=True):
-    """``[backends.python]``: worker processes a pool, calls a worker serves, threads in all."""
+    """``[backends.python]``: worker processes a pool, calls a worker serves, threads in all, and
+    the folders that every tool in a sandbox may use.
+    """
 
     workers: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 8
     recycle_after: Annotated[int, msgspec.Meta(ge=1)] = 1000
     threads: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
 
 
 class PythonHandle:
     """One Python tool, ready: ``about`` says where it runs."""
 
-    __slots__ = ("_check", "_life", "about", "run")
+    __slots__ = ("_check", "_isolation", "_life", "_sandbox", "run")
 
     def __init__(
         self,
@@ -54,11 +67,17 @@ class PythonHandle:
         life: Life | None = None,
         *,
         check: Check | None = None,
+        sandbox: SharedSandbox | None = None,
     ) -> None:
         self.run = run
         self._life = life
         self._check = check
-        self.about = {"isolation": isolation}
+        self._isolation, self._sandbox = isolation, sandbox
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        inside = {} if self._sandbox is None else self._sandbox.about
+        return {"isolation": self._isolation, **inside}
 
     async def health(self) -> Health:
         if self._life is not None:
@@ -84,6 +103,9 @@ class PythonBackend:
         )
         self.threads = Threads(most=self._options.threads)
         self._pools: dict[tuple[object, ...], WorkerPool] = {}
+        given = services.provide.get(SharedSandbox)
+        self._own = SharedSandbox()
+        self._sandbox = given if isinstance(given, SharedSandbox) else self._own
 
     def bind(self, spec: ToolSpec, target: object | None) -> PythonHandle:
         if target is None or isinstance(target, Declared):
@@ -115,10 +137,11 @@ class PythonBackend:
         self.threads.close()
         for pool in self._pools.values():
             await pool.aclose()
+        await self._own.close()
 
     def _bind_reference(self, spec: ToolSpec, path: tuple[str, ...]) -> PythonHandle:
         """A tool that is all data: its module is imported only where it runs."""
-        isolation = spec.isolation or ("sandbox" if spec.tier >= 3 else "process")
+        isolation = isolation_of(spec)
         if isolation in ("process", "sandbox"):
             return self._bind_worker(spec, isolation, None, path)
         found = _found(spec, binding_of(spec), path)
@@ -134,11 +157,6 @@ class PythonBackend:
         path: tuple[str, ...] = (),
     ) -> PythonHandle:
         """``function`` is what is known of it here; of a tool that is all data, nothing."""
-        if isolation == "sandbox":
-            raise MissingPart(
-                f"{spec.name!r} must run in a sandbox, and this installation has none: "
-                "give it isolation: process if it may run unconfined"
-            )
         binding = binding_of(spec)
         simple = function is not None and function.takes_json and function.gives_data
         convert = function.convert if function is not None and simple else None
@@ -151,7 +169,10 @@ class PythonBackend:
             mapping=function is not None and function.mapping,
             spec=None if simple else msgspec.json.encode(spec).decode(),
         )
-        pool = self._pool(spec, where, binding.env, function.secrets if function else ())
+        secrets = function.secrets if function else ()
+        inside = isolation == "sandbox"
+        confined = self._confined(spec, binding, secrets, path) if inside else None
+        pool = self._pool(spec, where, binding.env, secrets, confined)
 
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
@@ -161,27 +182,61 @@ class PythonBackend:
         async def check() -> Health:
             return await _loadable(pool, where)
 
-        return PythonHandle(run, isolation, check=check)
+        sandbox = self._sandbox if inside else None
+        return PythonHandle(run, isolation, check=check, sandbox=sandbox)
 
     def _pool(
-        self, spec: ToolSpec, where: Target, env: tuple[str, ...], secrets: tuple[str, ...]
+        self,
+        spec: ToolSpec,
+        where: Target,
+        env: tuple[str, ...],
+        secrets: tuple[str, ...],
+        confined: Confined | None,
     ) -> WorkerPool:
         """Tools of one package that need the same surroundings share their workers: in one process
         they could meddle with each other, so they must be of one trust.
         """
         package = where.module.partition(".")[0]
-        key = (package, where.path, env, secrets, spec.limits.memory, spec.limits.output)
+        surroundings = spec.limits.memory if confined is None else confined.shape
+        key = (package, where.path, env, secrets, surroundings, spec.limits.output)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = WorkerPool(
-                python_path=sys.path,
+                python_path=sys.path if confined is None else confined.search_path,
                 env={**for_child(env), **self._told(secrets)},
                 memory=spec.limits.memory,
                 size=self._options.workers,
                 recycle_after=self._options.recycle_after,
                 max_output=spec.limits.output,
+                starter=confined,
             )
         return pool
+
+    def _confined(
+        self, spec: ToolSpec, binding: Binding, secrets: tuple[str, ...], path: tuple[str, ...]
+    ) -> Confined:
+        """What cannot be confined is refused here if the sandbox is open, else when it is called.
+
+        Nothing of our environment goes inside but what the tool names.
+        """
+        confining: Any = import_module(
+            "toolpost.backends.python.confined"
+        )  # 12 ms, and not for all
+        named = {
+            name: value for name, value in for_child(binding.env).items() if name in binding.env
+        }
+        confinement = confining.confinement_of(
+            spec,
+            binding,
+            beside=path,
+            environment={**named, **self._told(secrets)},
+            read=self._options.read,
+            write=self._options.write,
+        )
+        if (sandbox := self._sandbox.opened) is not None:
+            sandbox.check(confinement)
+        confined: Confined = confining.Confined(self._sandbox, confinement)
+        return confined
 
     def _told(self, secrets: tuple[str, ...]) -> dict[str, str]:
         """Secrets as variables: that is where a worker finds them, whoever keeps them here."""

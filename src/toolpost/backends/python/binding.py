@@ -8,20 +8,34 @@ from __future__ import annotations
 
 from toolpost.errors import ConfigError, InvalidSpec
 from toolpost.options import Options, options_from
-from toolpost.spec import ToolSpec
+from toolpost.spec import Isolation, ToolSpec
 
 
 class Binding(Options, frozen=True):
-    """Where a spec's function is, and which variables of the environment a worker may see."""
+    """Where a spec's function is, which variables of the environment a worker may see, and which
+    folders one in a sandbox may use.
+    """
 
     module: str
     function: str
     env: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
     main: str | None = None
 
 
 def binding_of(spec: ToolSpec) -> Binding:
     return options_from(spec.binding, Binding, f"the binding of {spec.name!r}")
+
+
+def isolation_of(spec: ToolSpec) -> Isolation:
+    """Where a tool runs that is all data."""
+    return spec.isolation or ("sandbox" if spec.tier >= 3 else "process")
+
+
+def confined(spec: ToolSpec) -> bool:
+    """Whether such a tool is run in a sandbox."""
+    return isolation_of(spec) == "sandbox"
 
 
 def verify(spec: ToolSpec) -> None:

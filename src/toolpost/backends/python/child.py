@@ -9,8 +9,9 @@ To us:    [number, key, null, null, target] to load it, then any count of
           [number, key, arguments, context or null, null] to call it
 From us:  [0, "ready", null], then for each call any count of [number, "event", {…}],
           one of [number, "ok", value], [number, "output", {…}] or [number, "error", {…}],
-          and perhaps [number, "retire", null]: replace me. Before the answer if a process was
-          left running or memory ran out; after it, which need not wait, if memory grew too far.
+          and perhaps [number, "retire", null]: replace me. Before the answer if a process or
+          a file of its own was left or memory ran out; after it, which need not wait, if memory
+          grew too far.
 """
 
 from __future__ import annotations
@@ -142,8 +143,12 @@ class Importer:
 class Server:
     """Takes requests from the wire, one at a time, until the wire closes."""
 
-    def __init__(self, wire: Wire, *, max_output: int, growth: int, base: list[str]) -> None:
+    def __init__(
+        self, wire: Wire, *, scratch: list[str], max_output: int, growth: int, base: list[str]
+    ) -> None:
         self.wire = wire
+        self.scratch = scratch
+        self.found = self.lying_about()
         self.pid = os.getpid()
         self.max_output = max_output
         self.growth = growth
@@ -173,13 +178,23 @@ class Server:
                 body = b'[%d,"error",{"kind":"memory"}]' % number
             if os.getpid() != self.pid:
                 os._exit(0)  # the tool forked and let its child come back: it has no business here
-            if self.worn or has_children():
+            if self.worn or has_children() or self.has_littered():
                 send(b'[%d,"retire",null]' % number)
             self.number = 0
             send(body)
             if self.has_grown():
                 send(b'[%d,"retire",null]' % number)
             self.tidy()
+
+    def lying_about(self) -> list[list[str]]:
+        """What is in the folders that nobody else sees: the next call shall find no more there."""
+        return [sorted(os.listdir(folder)) for folder in self.scratch]  # noqa: PTH208 - as below
+
+    def has_littered(self) -> bool:
+        try:
+            return self.lying_about() != self.found
+        except OSError:
+            return True  # it has locked us out
 
     def tidy(self) -> None:
         """What a call changed of the process is not there for the next one."""
@@ -263,6 +278,7 @@ class Server:
             function = FarTool(found, mapping=target["mapping"], spec=target["spec"])
         if self.handler is None and "logging" in sys.modules:
             self.handler = forward_logging(self.log)
+        self.found = self.lying_about()  # what a module keeps there is there to stay
         self.functions[key] = function
         return self.functions[key]
 
@@ -351,8 +367,11 @@ def to_bytes(frame: list[Any]) -> bytes:
 
 
 def resident() -> int:
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
-        return int(file.read().split()[1]) * resource.getpagesize()
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:  # a sandbox may hide it: then what it was at most will do
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def flush() -> None:
@@ -400,14 +419,15 @@ def main(argv: list[str]) -> None:
     ctypes.PyDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     site.main()
-    path = argv[4:]
+    scratch = argv[2].split(":") if argv[2] else []
+    path = argv[5:]
     base = [*path, *(folder for folder in sys.path if folder not in path)]
     sys.path[:] = base
     sys.argv = [""]
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
-    server = Server(wire, max_output=int(argv[2]), growth=int(argv[3]), base=base)
+    server = Server(wire, scratch=scratch, max_output=int(argv[3]), growth=int(argv[4]), base=base)
     wire.send(b'[0,"ready",null]')
     server.serve()
 

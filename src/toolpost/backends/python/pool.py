@@ -1,6 +1,6 @@
 """Warm Python workers: a function by reference, run in a process that can be killed.
 
-Above: ``backend.py``, for ``isolation: process``. Below: ``process.py`` keeps the
+Above: ``backend.py``, for ``isolation: process`` and ``sandbox``. Below: ``process.py`` keeps the
 processes, ``worker.py`` speaks with one of them, ``child.py`` is what runs in it. It refuses to
 know specs and schemas: it gets JSON data as arguments and gives back JSON data, or raises one of
 ``errors.py``.
@@ -35,9 +35,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from toolpost.backends.python.starting import Plain, Starter
 from toolpost.backends.python.worker import OnEvent, Plan, Target, Worker, log, start_worker
 from toolpost.deadline import not_begun
-from toolpost.errors import CallError, MissingPart, Unavailable
+from toolpost.errors import CallError, MissingPart, SetupError, Unavailable
 from toolpost.process import unhurried
 
 __all__ = ["DEFAULT_ENVIRONMENT", "OnEvent", "Target", "WorkerPool"]
@@ -68,16 +69,19 @@ class WorkerPool:
         max_output: int = 16 << 20,
         cwd: str | None = None,
         namespace: bool = True,
+        starter: Starter | None = None,
     ) -> None:
+        """``starter`` starts the processes; else they are plain ones with ``env``, ``memory``,
+        ``cwd``, in a pid ``namespace`` if one can be had.
+        """
         here = str(Path.cwd())
+        env = DEFAULT_ENVIRONMENT if env is None else env
         self._plan = Plan(
+            starter=Plain(env, memory, cwd, namespace) if starter is None else starter,
             python_path=tuple(dict.fromkeys(folder or here for folder in python_path)),
-            env=DEFAULT_ENVIRONMENT if env is None else env,
             memory=memory,
             growth=growth,
             max_output=max_output,
-            cwd=cwd,
-            namespace=namespace,
         )
         self._size = size
         self._recycle_after = recycle_after
@@ -221,7 +225,7 @@ class WorkerPool:
         assert this is not None
         try:
             worker = await start_worker(self._plan)
-        except (OSError, CallError) as error:
+        except (OSError, CallError, SetupError) as error:
             self._starts.discard(this)
             self._give_up(error)
         except asyncio.CancelledError:
@@ -239,9 +243,7 @@ class WorkerPool:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                refusal = Unavailable(_NO_WORKER, effects="none")
-                refusal.__cause__ = error
-                waiter.set_exception(refusal)
+                waiter.set_exception(_refusal(error))
                 break
         self._fill(spare=0)
 
@@ -275,3 +277,13 @@ class WorkerPool:
             if worker in self._idle:
                 self._idle.remove(worker)
             self._fill(spare=1)
+
+
+def _refusal(error: Exception) -> Unavailable:
+    """Why there is no worker: who set the tool up may read what a sandbox lacks."""
+    if isinstance(error, SetupError):
+        refusal = Unavailable(error.message, retryable=False, remedy="other_tool", effects="none")
+    else:
+        refusal = Unavailable(_NO_WORKER, effects="none")
+    refusal.__cause__ = error
+    return refusal

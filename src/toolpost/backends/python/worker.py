@@ -21,7 +21,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from toolpost.backends.python.starting import Starter
 from toolpost.errors import (
+    BY_CODE,
     CallError,
     InternalError,
     InvalidArguments,
@@ -33,7 +35,7 @@ from toolpost.errors import (
     Unavailable,
 )
 from toolpost.plain import measure
-from toolpost.process import Child, Drain, Exit, spawn_script, unhurried
+from toolpost.process import Child, Drain, Exit, unhurried
 from toolpost.result import Output, foreign_error, unfit
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -50,6 +52,7 @@ _LOG_EVENTS: Final = 1000
 _LOG_BYTES: Final = 64 * 1024
 _START_LIMIT: Final = 30.0
 _LEAVE_LIMIT: Final = 0.5
+_LAST_WORDS: Final = 0.1
 _KILL_LIMIT: Final = 0.9
 _EVENTS: Final = frozenset(("log", "progress", "partial", "warning"))
 
@@ -76,13 +79,11 @@ class Target(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """How the workers of one pool are started."""
 
+    starter: Starter
     python_path: tuple[str, ...]
-    env: Mapping[str, str]
     memory: int | None
     growth: int
     max_output: int
-    cwd: str | None
-    namespace: bool
 
 
 class Worker:
@@ -210,9 +211,9 @@ class Worker:
             return False
         except OSError:
             data = b""
-        if not data:  # it closed the wire: dead, or as good as dead
+        if not data:  # it closed the wire: dead, and about to be told how; or as good as dead
             self._hang_up()
-            self.child.kill_soon()
+            self._loop.call_later(_LAST_WORDS, self.child.kill_soon)
         elif not self._incoming and int.from_bytes(data[:4], "big") + 4 == len(data):
             self._frame(data[4:])  # the usual case: one whole frame
         else:
@@ -367,6 +368,8 @@ class Worker:
         log.error("worker %d died during a call: %s\n%s", self.child.pid, ending, tail[-4096:])
         if memory is not None and ending.signal is not None and ending.max_rss > memory // 2:
             return _out_of_memory(memory)
+        if "memory" in self._plan.starter.exceeded(self.child):
+            return _out_of_memory(memory)
         return Unavailable(
             "The tool's process died before it answered.",
             retryable=True,
@@ -375,19 +378,15 @@ class Worker:
 
 
 async def start_worker(plan: Plan) -> Worker:
-    """Start a process and wait until it is ready; raises ``OSError`` or ``Unavailable``."""
+    """Start a process and wait until it is ready; raises ``OSError``, ``Unavailable``, or
+    ``SetupError`` where it cannot be confined as it has to be.
+    """
     near, far = socket.socketpair()
     with contextlib.ExitStack() as undo, far:
         undo.callback(near.close)
         limits = [str(plan.max_output), str(plan.growth)]
-        child = await spawn_script(
-            [_MAIN, str(far.fileno()), *limits, *plan.python_path],
-            env=plan.env,
-            cwd=plan.cwd,
-            memory=plan.memory,
-            pass_fds=[far.fileno()],
-            namespace=plan.namespace,
-        )
+        words = [*limits, *plan.python_path]
+        child = await plan.starter.start(_MAIN, words, wire=far.fileno())
         undo.pop_all()
     worker = Worker(near, child, plan)
     try:
@@ -457,18 +456,11 @@ def _failure(described: Any, target: Target, plan: Plan) -> CallError:
     return foreign_error(described.get("bases") or ())
 
 
-def _by_code(root: type[CallError]) -> dict[str, type[CallError]]:
-    return {error.code: error for error in root.__subclasses__()}
-
-
-_CLASSES: Final = _by_code(CallError)
-
-
 def _call_error(told: Any) -> CallError | None:
     """A call error the tool raised, made anew here; fields of the wrong type are left out."""
     if type(told) is not dict or type(told.get("message")) is not str:
         return None
-    made = _CLASSES.get(str(told.get("code")))
+    made = BY_CODE.get(str(told.get("code")))
     if made is None:
         return None
     after: Any = told.get("retry_after")

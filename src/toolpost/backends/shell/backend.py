@@ -119,7 +119,11 @@ class ShellHandle:
         self._folders = folders
         self._variables = variables
         self._starter = starter
-        self.about: dict[str, Any] = {"isolation": isolation, "program": program}
+        self._isolation = isolation
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        return {"isolation": self._isolation, "program": self._program, **self._starter.about}
 
     async def run(self, call: Call) -> Any:
         argv, stdin = self._argv(call), self._stdin(call)

@@ -98,6 +98,11 @@ def verify(spec: ToolSpec) -> None:
     command_of(spec)
 
 
+def confined(spec: ToolSpec) -> bool:
+    """Whether it is run in a sandbox."""
+    return spec.isolation in (None, "sandbox")
+
+
 def command_of(spec: ToolSpec) -> Command:
     """The command of a spec, or ``InvalidSpec`` that knows its place."""
     if spec.isolation in ("inline", "thread"):

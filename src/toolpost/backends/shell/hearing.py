@@ -51,13 +51,15 @@ class Heard:
             drain.close()
 
     async def out(self, child: Child) -> Exit:
-        """Wait for the end of the program and of all it started; a cancellation brings it about."""
+        """Wait for the end of the program and of all it started, unless that is attended to; a
+        cancellation brings it about.
+        """
         self._child = child
         self._let_go()
         if self.flooded is not None:
             child.kill_soon()
         try:
-            ending = await child.wait()
+            ending = await (child.ended() if child.attended else child.wait())
         except asyncio.CancelledError:
             child.kill_soon()
             await unhurried(child.exited)

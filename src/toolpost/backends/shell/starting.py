@@ -11,7 +11,8 @@ import logging
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -54,8 +55,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 class Starter(Protocol):
     """Starts the program of one tool; ``ended`` says how it really ended, or which limit it met,
-    ``problem`` why it could not be started.
+    ``problem`` why it could not be started, ``about`` what confines it.
     """
+
+    @property
+    def about(self) -> Mapping[str, Any]: ...
 
     async def start(self, wanted: Start) -> Child: ...
 
@@ -66,6 +70,8 @@ class Starter(Protocol):
 
 class Plain:
     """``isolation: process``: it can be killed, and nothing keeps it from anything."""
+
+    about: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, spec: ToolSpec) -> None:
         self._memory = spec.limits.memory
@@ -99,8 +105,15 @@ class Confined:
             egress=spec.egress,
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
+            processes=spec.limits.processes,
             tier=spec.tier,
         )
+        if shared.opened is not None:  # else it is refused when it is called
+            shared.opened.check(self._confinement)
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        return self._open.about
 
     async def start(self, wanted: Start) -> Child:
         confinement = msgspec.structs.replace(
