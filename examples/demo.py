@@ -61,14 +61,17 @@ async def main() -> int:
             console.print(f"  Was the file written? [bold]{'yes' if written else 'no'}[/bold]\n")
             step("4  A dangerous tool is refused, it never starts", 'execute("wipe_disk")')
             show(refused := await tools.execute("wipe_disk"))
-            step("5  Every call is on record, and can be proved", "toolpost audit verify")
-            show_record(calls := await on_record(tools))
+            calls = await on_record(tools)
+        step("5  Every call is on record, and can be proved", "toolpost audit verify")
+        show_record(calls)
+        proved = await verified(folder)
     console.print("Next: [bold]docs/tutorial.md[/bold]\n")
     as_promised = (
         good.success
         and [r.error.code for r in (bad, late, refused) if r.error]
         == ["VALIDATION_ERROR", "TIMEOUT", "POLICY_DENIED"]
         and not written
+        and proved
         and [call.code for call in calls][-3:] == ["VALIDATION_ERROR", "TIMEOUT", "POLICY_DENIED"]
     )
     return 0 if as_promised else 1
@@ -80,6 +83,19 @@ async def on_record(tools: Runtime) -> list[AuditedCall]:
         while len(calls := await last_calls(tools.store, 10)) < 5 or calls[-1].code == "OPEN":
             await asyncio.sleep(0.05)
     return calls
+
+
+async def verified(folder: str) -> bool:
+    """What the command says about the audit in a folder, and whether it is content."""
+    command = (sys.executable, "-m", "toolpost.cli.main", "audit", "verify")
+    program = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await program.communicate()
+    for line in said.decode().splitlines():
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    return program.returncode == 0
 
 
 def show_record(calls: list[AuditedCall]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests import measured
-from toolpost import process
+from toolpost import known, process
 
 # how long an example takes says more about the machine, and about being measured, than about us
 settings.register_profile("without a clock", settings(deadline=None))
@@ -40,6 +40,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def forgetful() -> Iterator[None]:
+    """What one test made known as a secret is none in the next."""
+    before = set(known.values)
+    yield
+    known.values.intersection_update(before)
 
 
 COVERED = pytest.StashKey[list[str]]()

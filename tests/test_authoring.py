@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from toolpost import (
@@ -161,8 +162,10 @@ async def test_options_say_the_rest() -> None:
         "isolation": "inline",
         "coerce": True,
     }
-    assert (await run(add, {"a": "5"})).output == 5
-    failed = await run(add, {"a": -1})
+    unasked = msgspec.structs.replace(add.spec, requires_approval=False)
+    free = msgspec.structs.replace(add, spec=unasked)
+    assert (await run(free, {"a": "5"})).output == 5
+    failed = await run(free, {"a": -1})
     assert failed.error is not None
     assert failed.error.code == "OUTPUT_INVALID"
 

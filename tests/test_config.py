@@ -111,6 +111,40 @@ def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch) -> N
     assert find("mine.toml").settings.watch is True
 
 
+def test_a_program_may_say_itself_what_a_file_would(empty_folder: Path) -> None:
+    config = Config.of({"watch": False, "extensions": {"log": {"level": "INFO"}}}, base="conf")
+    assert config.settings == Settings(watch=False, extensions={"log": {"level": "INFO"}})
+    assert (config.base, config.file) == (empty_folder / "conf", None)
+    assert origin(config, ("watch",)) == "the given settings"
+    assert Config.of({}).base == empty_folder
+    with pytest.raises(ConfigError, match="the given settings: unknown setting 'wach'; did you"):
+        Config.of({"wach": False})
+    with pytest.raises(ConfigError, match="the given settings: watch: expected `bool`"):
+        Config.of({"watch": "no"})
+
+
+def test_the_environment_wins_over_what_a_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLPOST_EXTENSIONS__LOG__LEVEL", "DEBUG")
+    given = {"extensions": {"log": {"level": "INFO"}}}
+    assert Config.of(given).settings.extensions == {"log": {"level": "DEBUG"}}
+    assert given == {"extensions": {"log": {"level": "INFO"}}}
+
+
+@pytest.mark.req("UX-4")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('guards = ["slots", "slots"]', "toolpost.toml:1:10: guards: 'slots' stands there twice"),
+        ('guards = ["audit"]', "toolpost.toml:1:10: guards: 'audit' belongs to the observers"),
+        ('observers = ["policy"]', "toolpost.toml:1:13: observers: 'policy' belongs to the guards"),
+        ('observers = ["x", "y", "x"]', "toolpost.toml:1:13: observers: 'x' stands there twice"),
+    ],
+)
+def test_a_ring_stands_once_and_in_its_own_list(text: str, told: str) -> None:
+    write(text)
+    assert fault() == told
+
+
 def test_an_empty_file_is_the_defaults() -> None:
     write("")
     assert (find().settings, find().origins) == (Settings(), {})

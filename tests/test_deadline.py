@@ -559,10 +559,9 @@ def test_a_loop_is_not_kept_alive_by_the_limits_that_ran_in_it() -> None:
     async def suspends() -> None:
         await asyncio.sleep(0)
 
-    loop = asyncio.SelectorEventLoop()
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         runner.run(_await(limited(suspends(), FENCE, set())))
-    gone = weakref.ref(loop)
-    del loop, runner
+        gone = weakref.ref(runner.get_loop())
+    del runner
     gc.collect()
     assert gone() is None

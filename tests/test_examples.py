@@ -23,3 +23,5 @@ def test_an_example_does_what_it_promises(example: Path, tmp_path: Path) -> None
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert list(tmp_path.iterdir()) == []
+    if example.stem == "demo":
+        assert "records: as they were written" in done.stdout

@@ -10,9 +10,6 @@ from toolpost import Call, Caller, Result, Runtime, ToolFailed, tool
 from toolpost.approvals import Decision
 from toolpost.config import GUARDS, OBSERVERS
 from toolpost.contracts import Walk
-from toolpost.extensions.approval import Approval
-from toolpost.extensions.log import Log
-from toolpost.extensions.metrics import Metrics
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
 
@@ -53,14 +50,11 @@ async def test_roles_approval_log_metrics_rate_audit_and_ones_own_ring_are_on_on
 ) -> None:
     paid.clear()
     (tmp_path / "toolpost.toml").write_text(CONFIG, encoding="utf-8")
-    async with Runtime.open(tmp_path / "toolpost.toml", guards=[stamps]) as tools:
+    async with Runtime.open(tmp_path / "toolpost.toml", guards=[stamps], tools=[pay]) as tools:
         assert tuple(g.name for g in tools.executor.guards) == (*GUARDS, "stamps")
         assert tuple(o.name for o in tools.executor.observers) == OBSERVERS
-        tools.registry.add(pay)
-        log, metrics, approval = (
-            next(e for e in (*tools.executor.observers, *tools.executor.guards) if type(e) is kind)
-            for kind in (Log, Metrics, Approval)
-        )
+        log, metrics = tools.extension("log"), tools.extension("metrics")
+        approval = tools.extension("approval")
 
         async def call(to: str, caller: Caller = CLERK, grant: str | None = None) -> Result:
             return await tools.execute(
@@ -90,7 +84,14 @@ async def test_roles_approval_log_metrics_rate_audit_and_ones_own_ring_are_on_on
         assert names == [name for name in order if name in names]
         assert {"audit", "access", "rate", "approval", "slots", "stamps"} <= set(names)
     async with Runtime.open(tmp_path / "toolpost.toml") as tools:
-        audited = [one.to_dict() async for one in calls(lines_of(tools.store))]
+        kept = [one.to_dict() async for one in calls(lines_of(tools.store))]
+    (decided,) = [one for one in kept if one["kind"] == "decision"]
+    assert (decided["code"], decided["grant"]) == ("APPROVED", handle)
+    assert (decided["approver"], decided["details"]["call"]) == (
+        "ann (console)",
+        asked.metadata.call_id,
+    )
+    audited = [one for one in kept if one["kind"] == "call"]
     assert [one["code"] for one in audited] == [c.replace("ok", "OK") for c in codes(results)]
     assert {one["session"] for one in audited} == {"s"}
     assert {one["call_id"] for one in audited} == {r.metadata.call_id for r in results}

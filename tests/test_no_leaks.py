@@ -144,8 +144,8 @@ def arguments(at: Places) -> dict[str, Any]:
     return {
         "text": f"{at['text']} and {url} and Authorization: Basic {wrapped}",
         "nested": {
-            "deep": [{"deeper": [at["nested"], {"api_key": at["named"]}]}],
-            at["name"]: 1,
+            "deep": [{"deeper": [f"it is {at['nested']}", {"api_key": f"it is {at['named']}"}]}],
+            f"of {at['name']}": 1,
         },
     }
 
@@ -175,6 +175,8 @@ async def all_calls(tools: Runtime, at: Places, said: list[Any]) -> list[Result]
         {"how": "return", "count": at["wrong type"]},
         {"how": "return", at["extra name"]: 1},
         {"how": at["wrong"], "text": {"a": at["wrong inside"]}},
+        {"how": "return", "text": at["whole"], "nested": {at["whole name"]: [at["whole inside"]]}},
+        {"how": "return", "text": f"{at['hidden'][:9]}\u200b{at['hidden'][9:]}"},
     ):
         results.append(await tools.execute("work", wrong, session_id="wrong"))
     results.append(await tools.execute(at["tool"], {"a": at["argument of no tool"]}))
@@ -277,7 +279,7 @@ async def test_a_secret_planted_anywhere_in_a_call_is_in_no_sink(
     }
     codes = {r.error.code if r.error else "ok" for r in (*results, *answered)}
     assert codes >= {"ok", "EXECUTION_ERROR", "INTERNAL_ERROR", "VALIDATION_ERROR", "NOT_FOUND"}
-    assert codes >= {"APPROVAL_REQUIRED", "APPROVAL_DENIED"}
+    assert codes >= {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "POLICY_DENIED"}
     assert "Traceback" in people.getvalue()
     if "isolation: process" in (folder / "tools.yaml").read_text(encoding="utf-8"):
         assert "stdout" in people.getvalue(), "what a worker prints is in the log"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.sources.packages import TOOLS, forgotten, install
 from toolpost import (
+    Config,
     ConfigError,
     Injected,
     MissingPart,
@@ -22,6 +23,7 @@ from toolpost import (
     ToolSpec,
     tool,
 )
+from toolpost.approvals import Request
 from toolpost.backends.python.backend import PythonBackend
 
 pytestmark = pytest.mark.anyio
@@ -439,6 +441,11 @@ async def test_a_broken_source_stops_the_start_and_leaves_nothing_open(site: Pat
             "toolpost.toml:3:8: source files: object missing required field `paths`",
         ),
         ('guards = ["polizei"]\n', MissingPart, "toolpost.toml:2:10: no extension 'polizei' is"),
+        (
+            '[extensions.polcy]\nfile = "deny.toml"\n',
+            MissingPart,
+            "toolpost.toml:3:8: no extension 'polcy' is installed; did you mean 'policy'?",
+        ),
     ],
 )
 def test_a_wrong_part_is_told_with_its_place(text: str, error: type[Exception], told: str) -> None:
@@ -485,6 +492,65 @@ async def test_the_extensions_a_config_names_stand_around_its_tools(site: Path) 
         refused = await tools.execute("speak", {"word": "no"})
     assert refused.error is not None
     assert refused.error.code == "POLICY_DENIED"
+
+
+@pytest.mark.req("UX-4")
+async def test_a_table_of_a_ring_that_is_in_no_list_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configure('guards = ["slots"]\nobservers = []\n[extensions.approval]\nmode = "always"\n')
+    async with Runtime.open():
+        pass
+    assert "toolpost.toml:5:8: [extensions.approval] changes nothing" in caplog.text
+
+
+@tool(requires_approval=True)
+async def pay(to: str) -> str:
+    """Pay somebody."""
+    return f"paid {to}"
+
+
+@pytest.mark.req("UX-4", "FM-13")
+async def test_functions_stand_under_the_default_chain_and_a_program_answers_for_people(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+
+    async def ask(request: Request) -> bool:
+        asked.append(request.tool)
+        return request.exact()["to"] == "bob"
+
+    config = Config.of({"watch": False, "store": {"kind": "memory"}}, base=tmp_path)
+    async with Runtime.open(config, tools=[pay], ask=ask) as tools:
+        assert [spec.name for spec in tools.list()] == ["pay"]
+        assert (await tools.execute("pay", {"to": "bob"})).output == "paid bob"
+        refused = await tools.execute("pay", {"to": "eve"})
+        assert refused.error is not None and refused.error.code == "APPROVAL_DENIED"
+        assert asked == ["pay", "pay"]
+        assert 'toolpost_calls_total{tool="pay"} 2' in await tools.extension("metrics").scrape()
+        assert [one.tool for one in tools.extension("log").recent()] == ["pay", "pay"]
+
+
+async def test_a_ring_that_is_not_in_force_is_named_with_the_nearest(tmp_path: Path) -> None:
+    config = Config.of({"guards": ["policy"], "observers": []}, base=tmp_path)
+    runtime = Runtime(config)
+    assert runtime.extension("policy").name == "policy"
+    with pytest.raises(MissingPart, match=r"no ring 'polcy' is in force; did you mean 'policy'"):
+        runtime.extension("polcy")
+    await runtime.close()
+
+    async def ask(request: Request) -> bool:
+        return True
+
+    with pytest.raises(MissingPart, match="no ring 'approval' is in force"):
+        Runtime(config, ask=ask)
+
+
+async def test_a_tool_of_a_program_and_one_of_a_source_may_not_share_a_name() -> None:
+    declare("a.yaml", "pay")
+    configure(FILES.format("a.yaml"))
+    with pytest.raises(NameTaken, match="your code"):
+        await Runtime.open(tools=[pay]).__aenter__()
 
 
 async def test_closing_twice_is_harmless() -> None:

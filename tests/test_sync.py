@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
@@ -18,10 +19,13 @@ from toolpost import (
     Progress,
     Registry,
     Result,
+    Secret,
     SourceError,
     sync,
     tool,
 )
+from toolpost.approvals import Request
+from toolpost.config import find
 from toolpost.contracts import Walk
 
 CONFIG = 'watch = false\n[[sources]]\nkind = "modules"\nmodules = ["{}"]\n'
@@ -57,6 +61,32 @@ def test_the_tools_of_a_config_are_called_without_a_loop(tmp_path: Path) -> None
         assert tools.execute("add", {"a": 1, "b": 2}).output == 3
         assert tools.execute("add", {"a": "x", "b": 2}).error is not None
         assert "add" in tools.registry
+
+
+def test_a_program_gives_tools_secrets_and_answers_and_asks_how_things_are(tmp_path: Path) -> None:
+    (tmp_path / "sync_more.py").write_text(MODULE)
+
+    @tool(requires_approval=True)
+    async def login(key: Annotated[str, Secret("NO_SUCH_KEY")]) -> int:
+        """Log in."""
+        return len(key)
+
+    async def ask(request: Request) -> bool:
+        return request.tool == "login"
+
+    text = CONFIG.format("sync_more")
+    (tmp_path / "toolpost.toml").write_text(text)
+    with sync.open(
+        find(tmp_path / "toolpost.toml"), tools=[login], secret=lambda name: "hunter2-", ask=ask
+    ) as tools:
+        assert [s.name for s in tools.list()] == ["add", "login"]
+        assert tools.execute("login").output == 8
+        assert tools.problems == {}
+        assert tools.health()["store"].healthy
+        assert tools.extension("approval").mode == "policy"
+        (tmp_path / "tools.lock").write_text("not a lock")
+        assert "lock" in tools.reload()
+        assert "lock" in tools.problems
 
 
 def test_an_executor_of_ones_own_is_called_without_a_loop() -> None:

@@ -146,8 +146,8 @@ class Hides(Protocol):
 
 @runtime_checkable
 class Vouches(Protocol):
-    """A guard may vouch that arguments of a tool which it let pass, and of which it put nothing into
-    the trail, hold no name and no text that redaction would take out of them.
+    """A guard may vouch that arguments of a tool which it let pass, and of which it put nothing
+    into the trail, hold no name and no text that redaction would take out of them.
     """
 
     def vouches(self, spec: ToolSpec) -> bool: ...

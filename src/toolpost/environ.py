@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 
 from toolpost.known import remember
 
@@ -12,6 +13,9 @@ _log = logging.getLogger("toolpost")
 _HARMLESS = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TERM VIRTUAL_ENV SSL_CERT_FILE "  # noqa: SIM905 - words
     "SSL_CERT_DIR LD_LIBRARY_PATH PYTHONHASHSEED".split()
+)
+_SAYS_SECRET = re.compile(
+    r"(?i)(?:^|_)(?:key|token|secret|dsn|pw|pwd|pass|password|passwd|passphrase|credentials?)(?:_|$)"
 )
 
 
@@ -51,7 +55,12 @@ def variables(prefix: str) -> Mapping[str, str]:
     return {k: v for k, v in os.environ.items() if k.startswith(prefix)}
 
 
-def for_child(names: Iterable[str] = ()) -> dict[str, str]:
-    """What a child process gets to see: what is harmless, and what was asked for by name."""
+def for_child(names: Collection[str] = ()) -> dict[str, str]:
+    """What a child process gets to see: what is harmless, and what was asked for by name. What has
+    the name of a secret counts as one.
+    """
+    for name in names:
+        if _SAYS_SECRET.search(name):
+            secret(name)
     wanted = _HARMLESS.union(names)
     return {k: v for k, v in os.environ.items() if k in wanted or k.startswith("LC_")}

@@ -114,7 +114,7 @@ def _are_keys(container: dict[Any, Any]) -> bool:
         keys = "".join(container)
     except TypeError:
         return False
-    return keys.isascii() or all(map(_is_text, container))
+    return keys.isascii() or all(map(is_text, container))
 
 
 def is_text(text: str) -> bool:

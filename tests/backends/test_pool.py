@@ -21,7 +21,6 @@ from tests.processes import Watch, descendants, innermost, running
 from tests.test_deadline import limited
 from toolpost.backends.python.pool import Target, WorkerPool
 from toolpost.errors import (
-    CallError,
     InternalError,
     InvalidArguments,
     InvalidOutput,
@@ -747,9 +746,3 @@ def test_calls_deaths_and_kills_work_on_uvloop_as_well(tmp_path: Path) -> None:
         assert descendants(os.getpid()) == set()
 
     on_uvloop(main)
-
-
-def test_every_error_code_has_its_class() -> None:
-    from toolpost.backends.python.worker import _CLASSES
-
-    assert set(_CLASSES.values()) == set(CallError.__subclasses__())

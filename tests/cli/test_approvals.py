@@ -201,6 +201,9 @@ def test_what_to_do_next_is_named(bank: Path) -> None:
     assert "toolpost approvals approve ap-" in done.stderr
     unknown = toolpost("approvals", "show", "ap-0000", cwd=bank)
     assert "toolpost approvals list" in unknown.stderr
+    nobody = toolpost("call", "pay", "to=bob", cwd=bank, TOOLPOST_GUARDS='["slots"]')
+    assert nobody.returncode == 7, "where no guard asks, the tool does not run"
+    assert "put approval into the guards" in nobody.stderr
 
 
 @pytest.mark.req("NA-12")

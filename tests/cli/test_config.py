@@ -55,6 +55,46 @@ def test_what_looks_like_a_secret_is_not_printed(project: Path) -> None:
     assert "hunter2" not in done.stdout and "(hidden)" in done.stdout
 
 
+@pytest.mark.req("NA-3")
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://ann:zQk7Rt@host/db", "postgresql://ann:…@host/db"),
+        ("postgresql://ann:zQk7@Rt/x@host/db", "postgresql://ann:…@host/db"),
+        ("postgresql://host/db?password=zQk7Rt&ssl=on", "postgresql://host/db?password=…&ssl=on"),
+        ("host=h password='zQk7 Rt' user=ann", "host=h password=… user=ann"),
+        ("postgresql://ann@host/db", "postgresql://ann@host/db"),
+    ],
+)
+def test_a_password_inside_an_address_is_not_printed_either(
+    project: Path, dsn: str, shown: str
+) -> None:
+    with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
+        file.write(f'[store]\nkind = "postgres"\ndsn = "{dsn}"\n')
+    done = toolpost("config", "--json", cwd=project)
+    settings = {one["name"]: one["value"] for one in json.loads(done.stdout)["settings"]}
+    assert settings["store.dsn"] == shown
+    assert "zQk7" not in toolpost("config", cwd=project).stdout
+
+
+@pytest.mark.req("UX-4")
+def test_a_table_that_changes_nothing_is_warned_of_and_a_misspelt_one_refused(
+    project: Path,
+) -> None:
+    text = (project / "toolpost.toml").read_text(encoding="utf-8")
+    idle = '[extensions.approval]\nmode = "always"\n'
+    (project / "toolpost.toml").write_text('guards = ["slots"]\n' + text + idle, encoding="utf-8")
+    done = toolpost("config", cwd=project)
+    assert (done.returncode, "[extensions.approval] changes nothing" in done.stderr) == (0, True)
+
+    wrong = idle.replace("approval", "aproval")
+    (project / "toolpost.toml").write_text(text + wrong, encoding="utf-8")
+    for words in (("config",), ("list",), ("call", "add", "a=1")):
+        done = toolpost(*words, cwd=project)
+        assert done.returncode == 69
+        assert "no extension 'aproval' is installed; did you mean 'approval'?" in done.stderr
+
+
 def test_plugins_name_every_built_in_part(tmp_path: Path) -> None:
     listed = {(one["socket"], one["name"]): one for one in json_of("plugins", cwd=tmp_path)}
     assert {key: listed[key]["where"] for key in BUILT_IN} == dict(BUILT_IN)

@@ -27,6 +27,40 @@ def test_a_sound_project_has_nothing_that_fails(project: Path) -> None:
     assert "pid namespace" in stopping["found"] or "subreaper" in stopping["found"]
 
 
+@pytest.mark.req("FM-13", "UX-4")
+@pytest.mark.parametrize(
+    ("top", "bottom", "told"),
+    [
+        ('guards = ["slots"]\n', "", "tools that want a person's yes are refused: pay"),
+        ("", '[extensions.approval]\nmode = "never"\n', "person's yes run unasked: pay"),
+        (
+            'guards = ["slots", "approval"]\n',
+            '[extensions.policy]\nfile = "deny.toml"\n',
+            "toolpost.toml:7:8: [extensions.policy] changes nothing",
+        ),
+        ("", "", ""),
+    ],
+)
+def test_what_the_lists_of_rings_leave_undone_is_warned_of(
+    project: Path, top: str, bottom: str, told: str
+) -> None:
+    text = (project / "toolpost.toml").read_text(encoding="utf-8")
+    (project / "toolpost.toml").write_text(top + text + bottom, encoding="utf-8")
+    with (project / "tools.yaml").open("a", encoding="utf-8") as file:
+        binding = "{module: tools_of_the_test, function: add}"
+        file.write(
+            f"- {{name: pay, description: P., requires_approval: true, binding: {binding}}}\n"
+        )
+    done = toolpost("doctor", "--probe", "none", "--json", cwd=project)
+    warned = [
+        one["found"]
+        for one in json.loads(done.stdout)
+        if one["verdict"] == "warn" and one["check"].startswith(("approval", "extension"))
+    ]
+    assert [found for found in warned if told in found] == warned
+    assert len(warned) == bool(told)
+
+
 @pytest.mark.req("NA-1")
 def test_every_tool_that_cannot_run_is_named_with_the_reason(project: Path) -> None:
     with (project / "tools.yaml").open("a", encoding="utf-8") as file:

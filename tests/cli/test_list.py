@@ -46,6 +46,14 @@ def test_no_tools_is_no_error_and_says_what_to_do(tmp_path: Path) -> None:
     assert "toolpost init" in done.stderr
 
 
+def test_what_the_store_refuses_is_refused_before_the_first_call(project: Path) -> None:
+    with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
+        file.write('[store]\nkind = "postgres"\ndsn = "postgresql://ann:zQk7Rt@host/db"\n')
+    done = toolpost("list", cwd=project)
+    assert done.returncode == 78
+    assert "toolpost.toml:7:7" in done.stderr and "zQk7Rt" not in done.stderr
+
+
 def test_thousands_of_tools_are_printed_line_by_line(project: Path) -> None:
     many = [
         {"name": f"t{number:04}", "description": "Do\x1b[31m it.", "category": "many"}

@@ -85,6 +85,30 @@ def test_the_road_names_the_guards_of_a_tool(project: Path) -> None:
     assert (denied.returncode, "POLICY_DENIED: Not a word." in denied.stderr) == (6, True)
 
 
+@pytest.mark.req("FM-13")
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("", "a person is asked first"),
+        ('guards = ["slots"]\n', "no approval guard is in force: calls are refused"),
+        (
+            'extensions = {approval = {mode = "never"}}\n',
+            'but nobody is asked: [extensions.approval] mode = "never"',
+        ),
+    ],
+)
+def test_a_tool_that_wants_a_yes_says_who_is_asked(project: Path, config: str, told: str) -> None:
+    text = (project / "toolpost.toml").read_text(encoding="utf-8")
+    (project / "toolpost.toml").write_text(config + text, encoding="utf-8")
+    with (project / "tools.yaml").open("a", encoding="utf-8") as file:
+        binding = "{module: tools_of_the_test, function: add}"
+        file.write(
+            f"- {{name: pay, description: P., requires_approval: true, binding: {binding}}}\n"
+        )
+    shown = toolpost("show", "pay", cwd=project)
+    assert told in " ".join(shown.stdout.split())
+
+
 def test_a_tool_that_cannot_run_says_why(project: Path) -> None:
     with (project / "tools.yaml").open("a", encoding="utf-8") as file:
         file.write("- {name: odd, description: Odd., kind: phyton}\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.program import toolpost
 from toolpost.cli.folding import folded
 from toolpost.cli.terminal import counted, json_text, one_line, safe, wrapped
 
@@ -84,3 +86,11 @@ def test_a_path_breaks_behind_a_slash_and_a_name_behind_a_dot() -> None:
 def test_one_is_not_many() -> None:
     assert [counted(n, "rule") for n in (0, 1, 2)] == ["0 rules", "1 rule", "2 rules"]
     assert counted(2, "reply", "replies") == "2 replies"
+
+
+def test_no_installed_part_is_broken_inside_a_name(tmp_path: Path) -> None:
+    for columns in ("60", "80"):
+        shown = toolpost("plugins", cwd=tmp_path, COLUMNS=columns).stdout
+        for part in ("PythonBackend", "entrypoints", "EntryPointsSource", "SqliteStore"):
+            assert part in shown
+    assert "toolpost.backends.python.backend:PythonBackend" in shown

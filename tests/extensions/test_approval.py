@@ -18,12 +18,14 @@ import msgspec
 import pytest
 
 from tests.extensions.around import Yielding, surroundings
+from tests.redact_corpus import made
 from toolpost import Call, Caller, Executor, Registry, Result, create_tool, tool
 from toolpost.approvals import Approvals, Decision, Lasting, Request, Settled
 from toolpost.contracts import Records, Walk
 from toolpost.errors import ConfigError, Conflict, Denied, InvalidArguments
 from toolpost.extensions.approval import Approval, ApprovalOptions
 from toolpost.extensions.metrics import Expected, Metrics
+from toolpost.ledger.record import AuditRecord
 from toolpost.result import Approved
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SqliteStore
@@ -649,6 +651,28 @@ async def test_every_answer_that_counts_is_told(bench: Bench) -> None:
     ]
     assert heard[0].standing == standing == heard[2].standing
     assert [one.request and one.request.handle for one in heard] == [first, second, None, first]
+
+
+async def test_an_answer_that_cannot_be_put_on_record_is_in_the_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[AuditRecord] = []
+
+    async def keep(record: AuditRecord) -> bool:
+        kept.append(record)
+        return False
+
+    bench.ring.record(keep)
+    handle = await bench.handle()
+    secret = "gh" + "p_" + made(36)
+    no = Decision(approve=False, reason=f"It is {secret}.")
+    await bench.desk.decide(handle, no, by=BOSS, channel="api")
+    assert "an answer is not on record: deny by key-9" in caplog.text
+    (record,) = kept
+    assert (record.kind, record.code, record.grant) == ("decision", "DENIED", handle)
+    assert (record.approver, record.tool) == ("zoe (api)", "pay")
+    assert record.details["asked_by"] == {"id": "key-1", "user": "ann", "agent": "bot"}
+    assert secret not in str(record)
 
 
 async def test_what_was_decided_holds_even_if_nobody_can_be_told(

@@ -385,13 +385,14 @@ def spied(text: str) -> dict[str, Any]:
     return {"text": text, "lines": [{"name": text}]}
 
 
+SANITIZED = ["without", "redacting", "warning", "allowing"]
 ALLOWED = Sanitize(personal="allow")
 WARNING = Sanitize(secrets="warn", personal="warn")
 
 
 @pytest.mark.anyio
 @pytest.mark.req("NA-3")
-@pytest.mark.parametrize("guards", [(), (Sanitize(),), (WARNING,), (ALLOWED,)], ids=str)
+@pytest.mark.parametrize("guards", [(), (Sanitize(),), (WARNING,), (ALLOWED,)], ids=SANITIZED)
 @pytest.mark.parametrize("secret", PLANTED)
 async def test_attack_whatever_sanitize_does_a_secret_is_in_no_record(
     tmp_path: Path, guards: tuple[Any, ...], secret: str

@@ -11,18 +11,19 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.extensions.around import Yielding, surroundings
 from tests.extensions.once_child import call as call_here
 from tests.redact_corpus import made
-from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, tool
+from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, ToolSpec, known, tool
 from toolpost.contracts import Record
-from toolpost.errors import ConfigError, Unavailable
+from toolpost.errors import ConfigError, InvalidArguments, Unavailable
 from toolpost.errors import ToolFailed as Failed
 from toolpost.extensions.once import Once
+from toolpost.extensions.sanitize import Sanitize
 from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
 
@@ -111,6 +112,69 @@ async def test_other_arguments_under_the_same_key_are_a_conflict() -> None:
     assert said(await shop.charge(6)) == ("CONFLICT", "none")
     assert said(await shop.charge(5, working_dir="/elsewhere")) == ("CONFLICT", "none")
     assert shop.charged == [5]
+
+
+async def test_another_address_under_the_same_key_is_a_conflict_though_both_are_redacted() -> None:
+    told: list[str] = []
+
+    @tool(effects="once")
+    async def tell(text: str) -> str:
+        """Tell somebody something."""
+        told.append(text)
+        return "told"
+
+    store = MemoryStore()
+    async with Executor(Registry([tell]), guards=[Sanitize(), Once(store)]) as tools:
+        results = [
+            await tools.execute("tell", {"text": f"ask {who}@example.com"}, key="k")
+            for who in ("ann", "ann", "bob")
+        ]
+    assert [said(one) for one in results] == [("ok", ""), ("ok", ""), ("CONFLICT", "none")]
+    assert results[1].metadata.cached and told == ["ask [redacted:email]"]
+    assert "ann@" not in str(await store.scan("once"))
+
+
+async def test_what_is_redacted_only_since_is_still_the_same_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(known, "values", set())
+
+    @tool(effects="once")
+    async def tell(text: str) -> str:
+        """Tell somebody something."""
+        return "told"
+
+    async with Executor(Registry([tell]), guards=[Sanitize(), Once(MemoryStore())]) as tools:
+        await tools.execute("tell", {"text": "it is correcthorse"}, key="k")
+        known.remember("correcthorse")
+        again = await tools.execute("tell", {"text": "it is correcthorse"}, key="k")
+    assert again.metadata.cached
+    assert again.metadata.warnings == ["Redacted in the arguments: known_secret at /text."]
+
+
+async def test_what_is_kept_of_the_arguments_cannot_be_guessed_without_the_key() -> None:
+    """Of few possible arguments, each would be tried."""
+    store = MemoryStore()
+    shop = Shop(store)
+    await shop.charge(5, key="order-1")
+    await shop.charge(5, key="order-2")
+    claims = [record.value["arguments"] for _, record in await store.scan("once")]
+    assert len(set(claims)) == 2
+
+
+async def test_a_key_with_half_a_character_is_refused_before_anything_runs() -> None:
+    ran: list[Call] = []
+
+    async def run(call: Call) -> Result:
+        ran.append(call)
+        return Result("ran")
+
+    spec = ToolSpec(name="t", description="T.")
+    ring: Any = Once(MemoryStore()).bind(spec, cast("Any", None))
+    for key, arguments in (("\ud800", {}), ("k", {"a": "\ud800"}), ("k", {"a": object()})):
+        with pytest.raises(InvalidArguments, match="plain JSON, and the key a text"):
+            await ring(Call("t", spec, arguments, ANN, "c1", [], [], key=key), run)
+    assert ran == []
 
 
 async def test_a_key_belongs_to_its_caller_and_its_tool() -> None:

@@ -136,7 +136,7 @@ async def test_raw_counts_for_everything_inside_and_through_references() -> None
             "raw": {"type": "string", "x-raw": True},
         },
     }
-    spec = ToolSpec(name="t", description="T.", kind="given", input_schema=schema)
+    spec = ToolSpec(name="t", description="T.", kind="given", input_schema=schema, effects="read")
     backend = _Given()
     address = "bob@example.com"
     arguments = {
@@ -196,15 +196,129 @@ async def test_a_secret_of_the_environment_does_not_go_into_a_tool() -> None:
     assert seen == [("nothing of it", None)]
 
 
-async def test_what_was_redacted_is_checked_again() -> None:
-    @tool(effects="read")
-    async def invite(who: Annotated[str, Field(pattern="^[^ ]+@[^ ]+$")]) -> str:
-        """Invite somebody."""
-        return who
+def described(effects: Any = "read", **properties: Any) -> ToolSpec:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return ToolSpec(name="t", description="T.", kind="given", input_schema=schema, effects=effects)
 
-    result = await given(invite, {"who": "bob@example.com"})
-    assert result.error is not None and result.error.code == "VALIDATION_ERROR"
+
+async def sent(
+    spec: ToolSpec, arguments: Mapping[str, Any], sanitize: Sanitize | None = None
+) -> tuple[Result, Any]:
+    """What comes back, and what the tool was given."""
+    backend, guards = _Given(), [sanitize or Sanitize()]
+    async with Executor(
+        Registry([Entry(spec, None)]), guards=guards, backends={"given": backend}
+    ) as tools:
+        return await tools.execute("t", arguments), backend.arguments
+
+
+async def test_what_redaction_has_spoilt_is_refused_and_the_way_out_is_named() -> None:
+    spec = described(to={"type": "string", "format": "email"}, n={"type": "integer"})
+    result, got = await sent(spec, {"to": "bob@example.com", "n": 1})
+    assert got is None and result.error is not None
+    assert (result.error.code, result.error.remedy, result.error.effects) == (
+        "POLICY_DENIED", "stop", "none",
+    )  # fmt: skip
+    assert result.error.message == (
+        "The arguments of t may not hold email at /to: it is redacted, and what is left does not "
+        "fit the tool's schema (/to: must be a valid email). Do not send it again: call without "
+        "it, or not at all. If the tool cannot do without personal data, whoever describes it can "
+        'mark the parameter as "x-raw": true.'
+    )
+    assert result.error.details is not None
+    assert result.error.details["findings"] == [{"at": "/to", "kind": "email"}]
+    assert result.error.details["faults"][0]["at"] == "/to"
+    assert result.metadata.warnings == ["Redacted in the arguments: email at /to."]
+    assert result.metadata.trail[-1] == "sanitize: POLICY_DENIED"
     assert "bob@" not in str(result.to_dict())
+
+    short = described(key={"type": "string", "minLength": 30})
+    result, got = await sent(short, {"key": TOKEN})
+    assert got is None and result.error is not None
+    assert "its configuration can name those it needs" in result.error.message
+    assert "x-raw" not in result.error.message
+
+
+async def test_what_the_schema_itself_states_is_let_through() -> None:
+    spec = described(
+        "once",
+        dns={"type": "string", "enum": ["8.8.8.8", "1.1.1.1"]},
+        to={"const": "ops@example.com"},
+        sender={"type": "string", "default": "noreply@example.com"},
+        text={"type": "string"},
+        more={"type": "array", "items": {"$ref": "#/$defs/dns"}},
+    )
+    spec.input_schema["$defs"] = {"dns": {"anyOf": [{"enum": ["9.9.9.9"]}, {"type": "string"}]}}
+    arguments = {
+        "dns": "8.8.8.8", "to": "ops@example.com", "more": ["9.9.9.9"],
+        "text": "bob@example.com asks ops@example.com",
+    }  # fmt: skip
+    result, got = await sent(spec, arguments)
+    assert result.error is None
+    assert got == {
+        **arguments, "sender": "noreply@example.com",
+        "text": "[redacted:email] asks [redacted:email]",
+    }  # fmt: skip
+    assert not Sanitize().vouches(spec)
+
+
+WHOLE = [
+    "bob@example.com", " <bob@example.com>", "bob@example.com; ann@example.com",
+    "Bob B. <bob@example.com>", "+1 (415) 555-2671",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("effects", ["once", "idempotent"])
+@pytest.mark.parametrize("text", WHOLE)
+async def test_a_tool_with_effects_does_not_act_on_a_redacted_word(effects: str, text: str) -> None:
+    anything: Any = {}
+    spec = described(effects, to=anything)
+    for arguments in ({"to": text}, {"to": ["x", {"y": text}]}, {"to": {text: 1}}):
+        result, got = await sent(spec, arguments)
+        assert got is None and result.error is not None
+        assert (result.error.code, result.error.remedy) == ("POLICY_DENIED", "stop")
+        assert 't would act on "[redacted:' in result.error.message
+        assert '"x-raw": true' in result.error.message
+        result, got = await sent(spec, arguments, Sanitize(whole="redact"))
+        assert result.error is None and "[redacted:" in str(got)
+        result, got = await sent(described("read", to=anything), arguments)
+        assert result.error is None and "[redacted:" in str(got)
+        result, got = await sent(described(effects, to={"x-raw": True}), arguments)
+        assert result.error is None and got == arguments
+
+
+async def test_a_tool_with_effects_is_given_a_text_that_says_more_without_what_was_redacted() -> (
+    None
+):
+    for text, given_ in (
+        ("ask bob@example.com", "ask [redacted:email]"),
+        ("Hello,\nplease write to <bob@example.com>", "Hello,\nplease write to <[redacted:email]>"),
+        (f"log in with {TOKEN}", "log in with [redacted:github_token]"),
+    ):
+        result, got = await sent(described("once", body={"type": "string"}), {"body": text})
+        assert result.error is None and got == {"body": given_}
+        assert result.metadata.warnings[0].startswith("Redacted in the arguments:")
+
+
+async def test_a_secret_that_a_tool_with_effects_is_to_use_is_refused_even_where_raw() -> None:
+    spec = described("once", api_key={"type": "string", "x-raw": True})
+    result, got = await sent(spec, {"api_key": TOKEN})
+    assert got is None and result.error is not None
+    assert result.error.code == "POLICY_DENIED"
+    assert "A secret never goes into a tool as an argument" in result.error.message
+    assert "x-raw" not in result.error.message and TOKEN not in str(result.to_dict())
+
+
+@pytest.mark.req("FM-5")
+@pytest.mark.parametrize(
+    "hiding", ["\u200b", "\u00ad", "\u2060", "\ufe0f", "\x1b[0m", "\x00", "\n"], ids=ascii
+)
+async def test_what_cannot_be_seen_takes_no_secret_into_a_tool_nor_out(hiding: str) -> None:
+    broken = f"{TOKEN[:12]}{hiding}{TOKEN[12:]}"
+    await given(note, {"text": f"it is {broken}", "more": {broken: [broken]}})
+    assert TOKEN[14:] not in str(seen) and seen[0][0].startswith("it is [redacted:")
+    result = await given(outside(f"it is {broken}"), {})
+    assert TOKEN[14:] not in str(result.output)
 
 
 async def test_blocked_means_that_the_tool_does_not_run() -> None:

@@ -11,6 +11,7 @@ from toolpost import (
     Call,
     Caller,
     CallError,
+    Config,
     Denied,
     Executor,
     Failure,
@@ -38,7 +39,10 @@ from toolpost import (
     validate_tool_input,
     validate_tool_output,
 )
+from toolpost.approvals import Request
 from toolpost.contracts import Backend, Extension, Handle, Health, Ring, Road, Source, Tell, Walk
+from toolpost.extensions.approval import Approval
+from toolpost.extensions.metrics import Metrics
 
 
 class Db:
@@ -204,6 +208,23 @@ def blocking() -> None:
         assert_type(tools.list(), tuple[ToolSpec, ...])
     with sync.over(lambda: Executor(registry)) as mine:
         assert_type(mine, sync.Tools)
+
+
+async def asks(request: Request) -> bool:
+    return True
+
+
+async def governed() -> None:
+    config = Config.of({"watch": False}, base=Path())
+    async with Runtime.open(config, tools=[add, Weather], ask=asks) as runtime:
+        assert_type(runtime.extension("metrics"), Metrics)
+        assert_type(runtime.extension("approval"), Approval)
+        assert_type(await runtime.extension("metrics").scrape(), str)
+    with sync.open(config, tools=[add], secret=lambda name: None, ask=asks) as tools:
+        assert_type(tools, sync.RuntimeTools)
+        assert_type(tools.problems, Mapping[str, str])
+        assert_type(tools.reload(), Mapping[str, str])
+        assert_type(tools.health(), Mapping[str, Health])
 
 
 def failing() -> None:

@@ -22,6 +22,7 @@ from typing import IO, Any, Final, get_args
 
 import click
 
+from toolpost import environ
 from toolpost.cli.attacked import Which, sandbox
 from toolpost.cli.findings import Finding, Verdict, show, show_attacks
 from toolpost.cli.opening import asking, once, run
@@ -133,6 +134,8 @@ async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
             yield found
         async for one in _tools(runtime, bar):
             yield one
+        for one in _secrets(runtime):
+            yield one
     finally:
         await runtime.close()
 
@@ -197,6 +200,16 @@ async def _tools(runtime: Runtime, bar: Bar) -> AsyncIterator[Finding]:
             yield Finding(f"tool {spec.name}", "fail", health.error or "not healthy", todo)
     if well := len(runtime.registry) - ill:
         yield Finding("tools", "ok", f"{counted(well, 'tool')} ready to be called")
+
+
+def _secrets(runtime: Runtime) -> Iterator[Finding]:
+    """What specs name, and what was asked for while tools were bound."""
+    for spec in runtime.registry:
+        for name in spec.binding.get("secrets") or ():
+            environ.secret(str(name))
+    for name in sorted(environ.unprotected):
+        found = "too simple to be told from ordinary words: it is not redacted"
+        yield Finding(f"secret {name}", "warn", found, "use one of 12 characters or more")
 
 
 async def _health(runtime: Runtime, name: str) -> Health:

@@ -46,6 +46,17 @@ _RUNNING: Final[set[str]] = set()
 """The calls with keys that run in this process, whichever executor they came through."""
 
 
+_RUNS_STILL: Final = Failure(
+    code=Conflict.code,
+    message="A call with this key is still running. Ask for its result with the same key later.",
+    remedy="wait",
+    retryable=True,
+    effects="unknown",
+    retry_after=_COME_BACK,
+)
+"""Not raised: of other tools with effects nobody is told to try again what may have been done."""
+
+
 class OnceOptions(Options, frozen=True, kw_only=True):
     """The table ``[extensions.once]``. ``ttl``: seconds that a key is remembered."""
 
@@ -152,14 +163,8 @@ class Once:
         if claim.state == "done" and claim.result is not None:
             return _again(Result.from_dict(json.loads(claim.result)), call, "the first result")
         if self._runs_still(claim):
-            raise Conflict(
-                "A call with this key is still running. Ask for its result with the same key "
-                "later.",
-                retryable=True,
-                retry_after=_COME_BACK,
-                remedy="wait",
-                effects="unknown",
-            )
+            call.note(Once.name, _RUNS_STILL.code)
+            return Result(error=_RUNS_STILL)
         raise Conflict(
             "A call with this key was begun, and how it ended is not known. It is not run again: "
             "find out what it did, and use a new key if it has to be repeated.",

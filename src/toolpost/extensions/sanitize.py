@@ -334,8 +334,9 @@ class _Search:
             return self.text(value, place, at)
         if kind is dict:
             made: dict[Any, Any] = {}
+            names = _RAW if place.raw else _ANYWHERE
             for key, item in value.items():
-                name = self.text(key, _ANYWHERE, at) if type(key) is str else key
+                name = self.text(key, names, at) if type(key) is str else key
                 if name != key and (name in value or name in made):
                     name = f"{name} {len(made)}"
                 made[name] = self.data(item, place.at(key), (*at, name))

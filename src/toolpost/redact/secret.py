@@ -180,14 +180,15 @@ def _blank(value: bytes) -> bool:
 _CURL: Final = re.compile(rb"(?i)\bcurl(?:\.exe)?(?:[ \t]|\Z)")
 _MYSQL: Final = re.compile(rb"(?i)\b(?:mysql|mariadb)-?[a-z]{0,20}(?:\.exe)?(?:[ \t]|\Z)")
 _ELSEWHERE: Final = re.compile(rb"\b(?:docker|podman|nerdctl)[ \t]+(?:run|create)\b")  # its -u, -p
+_COMMANDS: Final = re.compile(rb"[\n;|]|&&")
 _SO_FAR: Final = 200
 
 
 def _on_the_command_line(program: re.Pattern[bytes]) -> Check:
-    """A flag that only this program has; its name stands before it in the line."""
+    """A flag that means this with one program; its name stands before it in the command."""
 
     def check(text: bytes, match: Match) -> Span | None:
-        before = text[max(0, match.start() - _SO_FAR) : match.start()].rpartition(b"\n")[2]
+        before = _COMMANDS.split(text[max(0, match.start() - _SO_FAR) : match.start()])[-1]
         if program.search(before) is None or _ELSEWHERE.search(before):
             return None
         which = match.lastindex or 0

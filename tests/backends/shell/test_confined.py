@@ -206,7 +206,8 @@ async def test_the_yaml_of_the_seed_runs_as_it_stands_and_is_safe(tmp_path: Path
     (tmp_path / "outside").write_text("")
     (tmp_path / "tools.yaml").write_text(SEED)
     (tmp_path / "toolpost.toml").write_text(
-        'watch = false\nguards = []\n[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+        'watch = false\nguards = ["approval"]\nextensions.approval.mode = "never"\n'
+        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
         '[backends.shell]\nprograms = ["rm"]\nwrite = ["work"]\n'
     )
     async with Runtime.open(tmp_path / "toolpost.toml") as tools, asyncio.timeout(60):
