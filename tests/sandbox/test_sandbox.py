@@ -384,6 +384,12 @@ async def test_what_is_used_at_once_waits_several_times_and_others_do_not(sandbo
     assert len(waiting()) == 1 + 4
 
 
+async def test_what_is_warmed_up_waits_once_however_often_it_is_asked_for(sandbox: Sandbox) -> None:
+    await asyncio.gather(*(sandbox.warm_up(Confinement()) for _ in range(3)))
+    await sandbox.settled()
+    assert len(waiting()) == 1
+
+
 async def test_no_more_sandboxes_wait_than_there_is_room_for(sandbox: Sandbox) -> None:
     for number in range(10):
         await sandbox.warm_up(Confinement(memory=64 * MIB + 4096 * number))

@@ -55,6 +55,8 @@ class _Place:
     confinement: Confinement
     wanted: int = 0
     kept: bool = False
+    coming: int = 0
+    """How many are being made."""
     idle: int = 0
     waiting: deque[Warm] = field(default_factory=deque)
 
@@ -164,7 +166,7 @@ class Ready:
             place = self._place(confinement)
             place.kept = True
             place.wanted = max(place.wanted, 1)
-            if not place.waiting:
+            if not place.waiting and not place.coming:
                 await self._add(place)
         await self.settled()
 
@@ -184,7 +186,9 @@ class Ready:
     async def _fill(self) -> None:
         """One thing after the other, and the most urgent first."""
         while True:
-            place = next((p for p in self._places.values() if len(p.waiting) < p.wanted), None)
+            place = next(
+                (p for p in self._places.values() if len(p.waiting) + p.coming < p.wanted), None
+            )
             if not self._stems or (place is None and len(self._stems) < self._spare):
                 self._stems.append(await self._new_stem())
             elif place is None:
@@ -199,7 +203,11 @@ class Ready:
             place.wanted = 0
 
     async def _add(self, place: _Place) -> None:
-        made = await self.new(place.confinement)
+        place.coming += 1
+        try:
+            made = await self.new(place.confinement)
+        finally:
+            place.coming -= 1
         place.waiting.append(made)
         if self._places.get(place.confinement.shape) is not place:  # given up meanwhile
             await self._shrink(place, 0)
