@@ -61,12 +61,15 @@ class Steps:
 
 
 def steps(record: str) -> dict[str, set[tuple[int, int]]]:
-    """What has been written, by file."""
+    """What has been written, by file; of a line that was cut short nothing is known."""
+    import re  # not in a child: it has little to spare
+
+    whole_line = re.compile(r"(-?[0-9]+)\t(-?[0-9]+)\t(/[^\t]+)\n")
     found: dict[str, set[tuple[int, int]]] = {}
-    with open(record, encoding="utf-8") as lines:
+    with open(record, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            start, end, file = line.rstrip("\n").split("\t")
-            found.setdefault(file, set()).add((int(start), int(end)))
+            if whole := whole_line.fullmatch(line):
+                found.setdefault(whole[3], set()).add((int(whole[1]), int(whole[2])))
     return found
 
 

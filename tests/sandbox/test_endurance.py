@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 
 from tests.processes import Watch, descendants
 from tests.sandbox.leftovers import groups_of
+from toolpost import incarnation
 from toolpost.process import unhurried
 from toolpost.sandbox import Confinement, Sandbox
 
@@ -28,6 +30,16 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def ours_in(folder: Path) -> set[str]:
+    """The folders of this process: others run beside it."""
+    found = set()
+    for life in folder.glob("toolpost-*/life"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            if life.read_text() == incarnation.mine():
+                found.add(life.parent.name)
+    return found
+
+
 async def footprint(sandbox: Sandbox) -> Mapping[str, object]:
     """What is held once everything that waits is there."""
     await sandbox.settled()
@@ -37,7 +49,7 @@ async def footprint(sandbox: Sandbox) -> Mapping[str, object]:
         "processes": len(descendants(os.getpid())),
         "groups": len(groups_of(os.getpid())),
         "mounts": Path("/proc/self/mounts").read_text(),
-        "temporary": {p.name for p in Path(tempfile.gettempdir()).glob("toolpost*")},
+        "temporary": ours_in(Path(tempfile.gettempdir())),
         "threads": len(os.listdir("/proc/self/task")),
     }
 
