@@ -442,3 +442,8 @@ def test_ordinary_text_of_any_script_is_left_for_models() -> None:
 @pytest.mark.req("NA-10")
 def test_selectors_that_make_no_picture_are_gone_for_models() -> None:
     assert stripped("a\ufe0fb\ufe01\ufe02 ❤\ufe0f\ufe0e\ufe0e! \ufe0fx") == "ab ❤\ufe0f! x"
+
+
+def test_a_pointer_does_not_hide_what_has_a_slash_in_data() -> None:
+    text = "https:~1~1ann:s3cr3t-pw@localhost"
+    assert "s3cr3t" not in redact.redact({"text": text})["text"]

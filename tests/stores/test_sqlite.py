@@ -447,3 +447,18 @@ async def test_a_config_names_it_and_it_lies_in_the_state_folder(tmp_path: Path)
 def test_a_misspelt_option_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'path'"):
         SqliteStore.from_config({"pth": "x"}, tmp_path)
+
+
+async def test_attack_a_line_that_was_made_another_type_is_read_as_a_changed_line(
+    path: Path, store: SqliteStore
+) -> None:
+    await store.append([Line("w", number, b'{"to": "eve"}') for number in (1, 2)])
+    with sqlite3.connect(path) as edited:
+        edited.execute("UPDATE journal SET body = replace(body, 'eve', 'bob') WHERE number = 1")
+        edited.execute("UPDATE journal SET number = 'abc' WHERE number = 2")
+    lines = await store.read()
+    assert [(line.number, line.body) for line in lines] == [
+        (1, b'{"to": "bob"}'),
+        (0, b'{"to": "eve"}'),
+    ]
+    assert (await store.head("w")) is not None

@@ -109,7 +109,7 @@ def _evidently_clean(value: Any) -> bool:
     for key, item in value.items():
         kind = type(item)
         if kind is str:
-            if not clean(item):
+            if not clean(item) or "~1" in item:
                 return False
         elif kind is int:
             if item >= _CARDS:

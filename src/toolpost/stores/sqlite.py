@@ -27,6 +27,8 @@ from toolpost.stores.sqlite_file import File, from_outside, transaction, transla
 
 T = TypeVar("T")
 _Job = Do[sqlite3.Connection]
+_LINE: Final = "CAST(writer AS TEXT), CAST(number AS INTEGER), CAST(body AS BLOB), position"
+"""As it has to be, whatever somebody has put there: what was changed is told by its content."""
 _SWEEP_EVERY: Final = 30.0
 _SWEEP_MOST: Final = 500
 _PRUNE_MOST: Final = 5000
@@ -282,7 +284,8 @@ def _append(lines: Sequence[Line], connection: sqlite3.Connection) -> None:
     for writer in {line.writer for line in lines}:
         numbers = [line.number for line in lines if line.writer == writer]
         rows = connection.execute(  # mostly none: a line comes again only after a fault
-            "SELECT number, body FROM journal WHERE writer = ? AND number BETWEEN ? AND ?",
+            "SELECT number, CAST(body AS BLOB) FROM journal "
+            "WHERE writer = ? AND number BETWEEN ? AND ?",
             (writer, min(numbers), max(numbers)),
         )
         there |= {(writer, number): body for number, body in rows}
@@ -297,7 +300,7 @@ def _lines(
 ) -> Sequence[Line]:
     of_writer = "" if writer is None else "writer = :writer AND "
     rows = connection.execute(
-        f"SELECT writer, number, body, position FROM journal WHERE {of_writer}position > :after "  # noqa: S608 - one of two constants
+        f"SELECT {_LINE} FROM journal WHERE {of_writer}position > :after "  # noqa: S608 - one of two constants
         "ORDER BY position LIMIT :limit",
         {"writer": writer, "after": after, "limit": max(0, limit)},
     )
@@ -306,8 +309,7 @@ def _lines(
 
 def _head(writer: str, connection: sqlite3.Connection) -> Line | None:
     row = connection.execute(
-        "SELECT writer, number, body, position FROM journal WHERE writer = ? "
-        "ORDER BY number DESC LIMIT 1",
+        f"SELECT {_LINE} FROM journal WHERE writer = ? ORDER BY number DESC LIMIT 1",  # noqa: S608 - a constant
         (writer,),
     ).fetchone()
     return None if row is None else Line(*row)
