@@ -23,6 +23,7 @@ from toolpost.approvals.terminal import described, widened
 from toolpost.approvals.webhook import Answer, outgoing, receive, sign, verify
 from toolpost.call import new_call_id
 from toolpost.errors import Conflict, Denied, InvalidArguments, ToolNotFound, Unauthorized
+from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
 
@@ -34,7 +35,7 @@ SECRET = "a secret that both sides know"
 
 
 def call_of(arguments: dict[str, Any], caller: Caller = BOT) -> Call:
-    return Call("pay", SPEC, arguments, caller, new_call_id(), [], [])
+    return Call("pay", SPEC, arguments, caller, new_call_id(), Metadata())
 
 
 @pytest.fixture

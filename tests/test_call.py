@@ -15,13 +15,14 @@ import pytest
 from toolpost import Call, Caller, Executor, Progress, Registry, Result, ToolSpec, create_tool, tool
 from toolpost.call import OWNER, new_call_id
 from toolpost.contracts import Walk
+from toolpost.result import Metadata
 
 pytestmark = pytest.mark.anyio
 
 
 def a_call(**fields: Any) -> Call:
     spec = ToolSpec(name="a", description="d")
-    return Call("a", spec, {}, OWNER, new_call_id(), [], [], **fields)
+    return Call("a", spec, {}, OWNER, new_call_id(), Metadata(), **fields)
 
 
 def context_of(call: Call) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from toolpost import (
     Unavailable,
     tool,
 )
-from toolpost.contracts import Check, Ring, Road, Walk, Watch
+from toolpost.contracts import Around, Check, Ring, Road, Walk, Watch
 from toolpost.testing import echo, hang
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_an_extension_that_does_not_apply_leaves_no_trace(tally: Tally) ->
     only = Only("echo")
     async with Executor(tally.registry, guards=[only], observers=[only]) as executor:
         result = await executor.execute("add", {"a": 1})
-        assert result.metadata.trail == []
+        assert not result.metadata.trail
         assert executor.bound("add").rings == ()
         assert (await executor.execute("echo", {"text": "x"})).metadata.trail == ["only", "only"]
 
@@ -706,3 +706,139 @@ async def test_a_check_may_ask_for_a_ring_around_those_behind_it(tally: Tally) -
         full = await executor.execute("add", {"a": 1})
     assert (light.output, full.output) == (10, 11)
     assert light.metadata.trail == full.metadata.trail == ["before", "look", "behind"]
+
+
+class Asking:
+    """A guard that sets what a person must be asked, and one that would hear of it."""
+
+    def __init__(self, ask: str | None) -> None:
+        self.asked: list[str | None] = []
+
+        def ask_first(call: Call) -> Call | None:
+            return None if ask is None else msgspec.structs.replace(call, ask=ask)
+
+        def heard(call: Call) -> Call:
+            self.asked.append(call.ask)
+            return msgspec.structs.replace(call, ask=None)
+
+        self.guards = [Check(ask_first), Check(heard, plain=True), passing("last")]
+
+
+@pytest.mark.parametrize(
+    ("given", "looked"),
+    [({}, False), ({"session_id": "s"}, True), ({"grant": "g"}, True)],
+    ids=["plain", "session", "grant"],
+)
+async def test_a_check_that_has_nothing_to_say_of_plain_calls_does_not_look_at_them(
+    tally: Tally, given: dict[str, Any], looked: bool
+) -> None:
+    asking = Asking(None)
+    async with Executor(tally.registry, guards=asking.guards) as executor:
+        result = await executor.execute("add", {"a": 1}, **given)
+    assert result.output == 11 and asking.asked == ([None] if looked else [])
+    assert result.metadata.trail == ["ask_first", "heard", "last"]
+
+
+async def test_a_call_that_a_check_has_made_less_plain_is_looked_at(tally: Tally) -> None:
+    asking = Asking("Why?")
+    async with Executor(tally.registry, guards=asking.guards) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert result.output == 11 and asking.asked == ["Why?"]
+    assert result.metadata.trail == ["ask_first", "heard", "last"]
+
+
+def stepping(name: str, why: Exception | None = None) -> Any:
+    """A guard that is a step of the road itself."""
+
+    class Steps:
+        def bind(self, spec: ToolSpec, road: Road) -> Ring:
+            def around(inner: Walk, failed: Any) -> Walk:
+                async def step(call: Call) -> Result:
+                    assert call.arguments is call.admitted
+                    call.about.open_trail().append(name)
+                    return await inner(call) if why is None else failed(call, why)  # type: ignore[no-any-return]
+
+                return step
+
+            return Around(around)
+
+    steps: Any = Steps()
+    steps.name = name
+    return steps
+
+
+@pytest.mark.parametrize(
+    "guards",
+    [
+        [stepping("a"), stepping("b"), stepping("c")],
+        [passing("a"), stepping("b"), stepping("c")],
+        [stepping("a"), passing("b"), stepping("c")],
+        [named("a"), stepping("b"), named("c")],
+        [stepping("a"), named("b"), passing("c")],
+    ],
+    ids=["alone", "behind checks", "around checks", "between rings", "around rings"],
+)
+async def test_a_step_of_a_guards_own_has_its_place_and_sees_good_arguments_only(
+    tally: Tally, guards: list[Any]
+) -> None:
+    async with Executor(tally.registry, guards=guards) as executor:
+        assert executor.bound("add").rings == ("a", "b", "c")
+        result = await executor.execute("add", {"a": 1})
+        bad = await executor.execute("add", {"a": "x"})
+    assert result.output == 11 and result.metadata.trail == ["a", "b", "c"]
+    assert bad.error is not None and bad.error.code == "VALIDATION_ERROR"
+    assert bad.metadata.trail == ["road: VALIDATION_ERROR"]
+
+
+async def test_what_a_ring_puts_in_the_place_of_arguments_is_checked_before_a_step(
+    tally: Tally,
+) -> None:
+    async with Executor(tally.registry, guards=[rewriting(a="x"), stepping("b")]) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert result.error is not None and result.error.code == "VALIDATION_ERROR"
+    assert result.metadata.trail == ["rewrites", "road: VALIDATION_ERROR"]
+
+
+async def test_a_step_that_refuses_says_so_in_its_own_name(tally: Tally) -> None:
+    guards = [passing("a"), stepping("b", Denied("No.")), stepping("c")]
+    async with Executor(tally.registry, guards=guards) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert result.error is not None and result.error.message == "No."
+    assert result.metadata.trail == ["a", "b", "b: POLICY_DENIED"]
+    assert tally.runs == []
+
+
+async def test_a_step_is_a_ring_like_others(tally: Tally) -> None:
+    async def outer(call: Call, call_next: Walk) -> Result:
+        why = Denied("No.") if call.arguments["a"] else None
+        return await stepping("inner", why).bind(call.spec, None)(call, call_next)
+
+    async with Executor(tally.registry, guards=[outer]) as executor:
+        assert (await executor.execute("add", {"a": 0})).output == 10
+        result = await executor.execute("add", {"a": 1})
+    assert result.error is not None and result.error.message == "No."
+
+
+async def test_the_calls_inside_are_counted_for_every_watch_that_wants_it(tally: Tally) -> None:
+    class Inside:
+        running = 0
+
+    insides = [Inside(), Inside()]
+    counted: list[int] = []
+    observers = [Watch(lambda call, result: None, inside=inside) for inside in insides]
+    observers.append(Watch(lambda call, result: counted.append(insides[0].running)))
+
+    async def look(call: Call, call_next: Walk) -> Result:
+        counted.extend(inside.running for inside in insides)
+        return await call_next(call)
+
+    async with Executor(tally.registry, observers=observers, guards=[look]) as executor:
+        await executor.execute("add", {"a": 1})
+        hanging = asyncio.ensure_future(executor.execute("hang"))
+        await asyncio.sleep(0)
+        assert [inside.running for inside in insides] == [1, 1]
+        hanging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await hanging
+    assert counted[:2] == [1, 1]
+    assert [inside.running for inside in insides] == [0, 0]

@@ -85,7 +85,7 @@ async def test_every_ring_is_there_and_in_order_without_a_word_in_the_config(
 async def test_a_bare_executor_has_no_rings() -> None:
     async with Executor(Registry(TOOLS)) as executor:
         assert executor.bound("wipe").rings == ()
-        assert (await executor.execute("wipe", TEXT)).metadata.trail == []
+        assert not (await executor.execute("wipe", TEXT)).metadata.trail
 
 
 async def test_without_a_config_what_is_dangerous_is_asked_about_or_denied(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from toolpost import Caller, ToolSpec
 from toolpost.call import Call
+from toolpost.result import Metadata
 from toolpost.traceparent import incoming, inside, outgoing
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -15,7 +16,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 def call(**metadata: Any) -> Call:
     spec = ToolSpec(name="it", description="It.")
-    return Call("it", spec, {}, Caller("me"), "1", [], [], metadata=metadata)
+    return Call("it", spec, {}, Caller("me"), "1", Metadata(), metadata=metadata)
 
 
 def test_the_trace_of_the_caller_is_handed_through() -> None:

@@ -1,7 +1,7 @@
 """One request travelling the road: ``Call``, and the ``Caller`` who made it.
 
-Both are frozen values. What grows while a call travels — its trail and its warnings — are two
-lists that every copy of the call shares.
+Both are frozen values. What grows while a call travels — its trail, its warnings — is in the
+metadata of its result, which every copy of the call shares.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from toolpost.digest import digest
+from toolpost.result import Metadata
 from toolpost.spec import ToolSpec, shortened
 
 
@@ -49,7 +50,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     partial: Any = None
 
 
-class Call(msgspec.Struct, frozen=True):
+# What a call leads to never leads back to it for longer than it runs, so the garbage collector need
+# not look at it: a thousand calls at once cost no more each than one.
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A tool that has a parameter of this type gets the call it serves; models never see it."""
 
     __toolpost_injected__: ClassVar[bool] = True
@@ -59,8 +64,8 @@ class Call(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     caller: Caller
     call_id: str
-    trail: list[str]
-    warnings: list[str]
+    about: Metadata
+    """What its result will say of it."""
     session_id: str | None = None
     deadline: float | None = None
     """A moment of ``time.monotonic()`` that no ring and no retry goes beyond."""
@@ -87,6 +92,14 @@ class Call(msgspec.Struct, frozen=True):
     """Of a call with a key, once a guard has put other arguments in the place of what was given: a
     digest of that.
     """
+
+    @property
+    def trail(self) -> Sequence[str]:
+        return self.about.trail
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self.about.warnings
 
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None
@@ -117,15 +130,17 @@ class Call(msgspec.Struct, frozen=True):
 
     def warn(self, text: str) -> None:
         """Put a warning into the result's metadata: a hundred at most, for a model reads them."""
-        if len(self.warnings) < _MOST_WARNINGS:
-            self.warnings.append(shortened(str(text), _MOST_SAID))
-        elif len(self.warnings) == _MOST_WARNINGS:
-            self.warnings.append("There were more warnings; they are left out.")
+        warnings = self.about.open_warnings()
+        if len(warnings) < _MOST_WARNINGS:
+            warnings.append(shortened(str(text), _MOST_SAID))
+        elif len(warnings) == _MOST_WARNINGS:
+            warnings.append("There were more warnings; they are left out.")
 
     def note(self, ring: str, said: str) -> None:
         """Put what a ring decided into the trail."""
-        if len(self.trail) < _MOST_STEPS:  # a tool that has its call can reach this too
-            self.trail.append(shortened(f"{ring}: {said}", _MOST_SAID))
+        trail = self.about.open_trail()
+        if len(trail) < _MOST_STEPS:  # a tool that has its call can reach this too
+            trail.append(shortened(f"{ring}: {said}", _MOST_SAID))
 
     @property
     def cancelled(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
@@ -15,7 +16,18 @@ import msgspec
 
 from toolpost import steps
 from toolpost.call import Call, Caller
-from toolpost.contracts import Check, Extension, Hears, Hides, Ring, Road, Sees, Walk, Watch
+from toolpost.contracts import (
+    Around,
+    Check,
+    Extension,
+    Hears,
+    Hides,
+    Ring,
+    Road,
+    Sees,
+    Walk,
+    Watch,
+)
 from toolpost.errors import ConfigError, SetupError, Unavailable
 from toolpost.result import Result
 from toolpost.schema import Schema
@@ -54,15 +66,22 @@ def guarded(
     schema = Schema(spec.input_schema, coerce=spec.coerce)
     bound = [(g, ring) for g in guards if (ring := g.bind(spec, road)) is not None]
     rings = [(guard.name, ring) for guard, ring in bound]
-    walk = invoke(schema, alone=not rings)
-    for light, some in _runs(rings, Check):
-        if light:
-            walk = steps.checked(schema.admit, [(name, check.look) for name, check in some], walk)
-        for name, ring in () if light else reversed(some):
-            walk = steps.guarded(schema.admit, ring, walk, name=name)
     hearing = [(guard.name, guard.hears) for guard, _ in bound if isinstance(guard, Hears)]
-    if hearing:
-        walk = steps.admitted(schema.admit, hearing, walk)
+    runs = _runs(rings, Check, Around)
+    walk = invoke(schema, alone=not rings)
+    for place, (shape, some) in enumerate(runs, 1):
+        outermost = place == len(runs)
+        hear = hearing if outermost else ()
+        if shape is Check:
+            walk = steps.checked(schema, some, walk, hearing=hear)
+            continue
+        for name, ring in reversed(some):
+            if shape is Around:
+                walk = ring.around(walk, partial(steps.failed, speaker=name))
+            else:
+                walk = steps.guarded(schema, ring, walk, name=name)
+        if hear or (shape is Around and (outermost or runs[place][0] is not Check)):
+            walk = steps.checked(schema, (), walk, hearing=hear)
     return walk, tuple(name for name, _ in rings)
 
 
@@ -71,18 +90,18 @@ def observed(
 ) -> tuple[Walk, tuple[str, ...]]:
     """The observers that apply to this tool around the rest; and their names."""
     rings = [(o.name, ring) for o in observers if (ring := o.bind(spec, road)) is not None]
-    for light, some in _runs(rings, Watch):
-        if light:
+    for shape, some in _runs(rings, Watch):
+        if shape is Watch:
             walk = steps.told(some, walk)
-        for name, ring in () if light else reversed(some):
+        for name, ring in () if shape is Watch else reversed(some):
             walk = steps.watched(ring, walk, name)
     return walk, tuple(name for name, _ in rings)
 
 
-def _runs(rings: Sequence[_Named], light: type) -> list[tuple[bool, list[_Named]]]:
-    """Neighbours that are of the light shape, or are not, together; the innermost first."""
-    runs = groupby(rings, lambda ring: isinstance(ring[1], light))
-    return [(is_light, list(some)) for is_light, some in runs][::-1]
+def _runs(rings: Sequence[_Named], *light: type) -> list[tuple[type | None, list[_Named]]]:
+    """Neighbours of the same light shape, or of none, together; the innermost first."""
+    runs = groupby(rings, lambda ring: type(ring[1]) if isinstance(ring[1], light) else None)
+    return [(shape, list(some)) for shape, some in runs][::-1]
 
 
 def refused(spec: ToolSpec, exc: Exception, observers: Sequence[Extension], road: Road) -> Walk:

@@ -34,10 +34,12 @@ class Check(msgspec.Struct, frozen=True):
     """A ring that only looks at a call before it goes on, at a fraction of the price.
 
     ``look`` raises to refuse; what it returns, if anything, goes on in the place of the call: a
-    call, or a ring that is to stand around this one.
+    call, or a ring that is to stand around this one. ``plain``: it has nothing to say of a plain
+    call, which has no session, no grant and no question to ask, and need not look at one.
     """
 
     look: Callable[[Call], Call | Ring | None]
+    plain: bool = False
 
     async def __call__(self, call: Call, call_next: Walk) -> Result:
         found = self.look(call)
@@ -52,20 +54,42 @@ class Watch(msgspec.Struct, frozen=True):
     ``after(call, result)`` hears how a call ended, ``None`` being a cancellation, and may return
     something to wait for. ``before(call)`` may refuse the call by a ``CallError``; what it returns
     is handed to ``after`` as a third argument, and of a call that it refused ``after`` hears not.
+    In ``inside.running`` the calls are counted that have begun and not ended.
     """
 
     after: Callable[..., Awaitable[None] | None]
     before: Callable[[Call], Any] | None = None
+    inside: Any = None
 
     async def __call__(self, call: Call, call_next: Walk) -> Result:
         kept = () if self.before is None else (self.before(call),)
         result = None
+        if self.inside is not None:
+            self.inside.running += 1
         try:
             result = await call_next(call)
         finally:
+            if self.inside is not None:
+                self.inside.running -= 1
             if (busy := self.after(call, result, *kept)) is not None:
                 await busy
         return result
+
+
+class Around(msgspec.Struct, frozen=True):
+    """A guard's ring that is a step of the road itself, at half the price: ``around(inner,
+    failed)`` makes it. Such a step puts its name into the trail, leaves the arguments alone, and
+    raises nothing but a cancellation: ``failed(call, exc)`` makes the result of a refusal.
+    """
+
+    around: Callable[[Walk, Callable[[Call, Exception], Result]], Walk]
+
+    async def __call__(self, call: Call, call_next: Walk) -> Result:
+        return await self.around(call_next, _raised)(call)
+
+
+def _raised(call: Call, exc: Exception) -> Result:
+    raise exc
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -213,6 +237,35 @@ class Confines(Protocol):
     def exceeded(self, child: Child) -> Sequence[str]: ...
 
 
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running tool wants to know of its caller: values that fit a schema, or that somebody
+    has been to a page. Its words are a stranger's.
+    """
+
+    message: str
+    schema: Mapping[str, Any] | None = None
+    url: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """``accept``, with the values; ``decline``: no; ``cancel``: nobody has answered."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] | None = None
+
+
+class Elicits(Protocol):
+    """Puts the question of a running tool to who called it: ``provide={Elicits: ask}``."""
+
+    async def __call__(self, call: Call, question: Question) -> Answer: ...
+
+
+class Home(msgspec.Struct, frozen=True):
+    """The folder of the config, for a backend whose settings name files: among what is provided."""
+
+    folder: Path
+
+
 class Services(msgspec.Struct, frozen=True):
     """What a backend may need from its surroundings: live objects by type, secrets by name, and
     the config's settings by kind.
@@ -233,6 +286,34 @@ class Backend(Protocol):
     def bind(self, spec: ToolSpec, target: object | None) -> Handle: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A source may draw its tools from a backend, which has the connections: before the first load
+    it is told how to get at one, by its kind.
+    """
+
+    def draw(self, backend: Callable[[str], Backend]) -> None: ...
+
+
+@runtime_checkable
+class Authenticates(Protocol):
+    """A source may have to prove who asks: before the first load it is told how to get at secrets,
+    by their names.
+    """
+
+    def authenticate(self, secret: Callable[[str], str | None]) -> None: ...
+
+
+@runtime_checkable
+class Dispensable(Protocol):
+    """A source may be one that the others can do without: unless it is ``required``, what keeps it
+    from being loaded is a problem, and no reason not to start.
+    """
+
+    @property
+    def required(self) -> bool: ...
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from toolpost.errors import Outcome, TimedOut
 
 T = TypeVar("T")
@@ -78,36 +80,27 @@ def _wheel(loop: asyncio.AbstractEventLoop) -> _Wheel:
     return wheel
 
 
-_NONE: set[Any] = set()
+class _Alarm(msgspec.Struct, eq=False, gc=False):
+    """Cancels its task at the limit, and once more when the grace is over.
 
+    Unknown to the collector, for there is one for every run that waits: it ends with its run.
+    """
 
-class _Alarm:
-    """Cancels its task at the limit, and once more when the grace is over."""
+    _task: asyncio.Task[Any]
+    _before: int
+    seconds: float
+    ends: float
+    loop: asyncio.AbstractEventLoop
+    rung: int = 0
+    abandoned: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    _armed: set[Any] | None = None
 
-    __slots__ = (
-        "_armed",
-        "_before",
-        "_task",
-        "_timer",
-        "abandoned",
-        "ends",
-        "loop",
-        "rung",
-        "seconds",
-    )
-
-    def __init__(self, seconds: float, ends: float) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a time limit needs a running task"
-        self._task, self._before = task, task.cancelling()
-        self.rung, self.abandoned = 0, False
-        self.seconds, self.ends, self.loop = seconds, ends, task.get_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed: set[_Alarm] = _NONE
-        if seconds >= COARSE:
+    def arm(self) -> None:
+        if self.seconds >= COARSE:
             self._armed = _wheel(self.loop).arm(self)
         else:
-            self._timer = self.loop.call_later(max(0.0, ends - monotonic()), self.ring)
+            self._timer = self.loop.call_later(max(0.0, self.ends - monotonic()), self.ring)
 
     def ring(self) -> None:
         self.rung += 1
@@ -121,7 +114,8 @@ class _Alarm:
 
     def verdict(self, exc: BaseException | None) -> BaseException | None:
         """Disarm, and say what to raise in the place of how the run ended, if anything."""
-        self._armed.discard(self)
+        if self._armed is not None:
+            self._armed.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         for _ in range(self.rung):
@@ -140,7 +134,10 @@ def driven(
     coro: Coroutine[Any, Any, T], waiting: Any, seconds: float, began: float, strays: _Strays
 ) -> Generator[Any, Any, T]:
     """The rest of a run that has suspended for the first time, on ``waiting``."""
-    alarm = _Alarm(seconds, began + seconds)
+    task = asyncio.current_task()
+    assert task is not None, "a time limit needs a running task"
+    alarm = _Alarm(task, task.cancelling(), seconds, began + seconds, task.get_loop())
+    alarm.arm()
     try:
         while True:
             try:

@@ -27,7 +27,7 @@ from toolpost.given import Misgiven, as_arguments, as_asked, as_deadline, as_nam
 from toolpost.invoke import invoking
 from toolpost.plugins import Backends
 from toolpost.registry import Registry, as_registry
-from toolpost.result import Result
+from toolpost.result import Metadata, Result
 from toolpost.spec import ToolSpec, nearest, short
 from toolpost.steps import last_words, refusing
 
@@ -90,7 +90,7 @@ class Executor:
         call = Call(
             name, bound.spec,
             arguments.copy() if type(arguments) is dict else as_arguments(arguments),
-            caller, new_call_id(), [], [], session_id,
+            caller, call_id := new_call_id(), Metadata(call_id), session_id,
             None if timeout is None else as_deadline(started, timeout),
             working_dir, dry_run,
             phase and (phase if bound.spec.context_aware else None),

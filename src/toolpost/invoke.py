@@ -22,7 +22,7 @@ from toolpost.deadline import driven, gave_up, passes, timed_out
 from toolpost.errors import ApprovalRequired, CallError, InternalError, InvalidArguments
 from toolpost.given import NEVER
 from toolpost.output import WIDE, finisher, scalar_of
-from toolpost.result import Metadata, Part, Result
+from toolpost.result import Part, Result
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
 from toolpost.steps import failed, metadata
@@ -86,8 +86,8 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
             now = monotonic()
             if now - began > seconds:
                 raise timed_out(seconds, effects="done")
-            took = (now - call.started) * 1000
-            about = Metadata(call.call_id, took, 1, False, call.warnings, call.trail)
+            about = call.about
+            about.duration_ms = (now - call.started) * 1000
             return Result(output, parts, None, about)
         except Exception as exc:  # noqa: BLE001 - the border: what a tool raises is data from here on
             return failed(call, _in_another_loop(exc, home) or exc, "road")

@@ -56,6 +56,8 @@ class Resource(_Content, frozen=True, tag="resource", omit_defaults=True):
     mime: str | None = None
     text: str | None = None
     data: bytes | None = None
+    name: str | None = None
+    description: str | None = None
 
 
 Part = Text | Image | Audio | Resource
@@ -95,20 +97,36 @@ class Approved(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
-    """About the call. Rings and the executor fill it in while the result travels back."""
+    """About the call. It is made with the call; rings and the executor fill it in."""
 
     call_id: str = ""
     duration_ms: float = 0.0
     attempts: int = 1
     cached: bool = False
-    warnings: list[str] = []
-    trail: list[str] = []
+    warnings: Sequence[str] = ()
+    trail: Sequence[str] = ()
     """Which rings ran, in order, and what each said."""
     plan: dict[str, Any] | None = None
     """For a dry run: what would have been done."""
     approved: Approved | None = None
     waited_ms: float = 0.0
     """Of the duration: how long it waited for a person, for a slot or for its next attempt."""
+
+    # Most calls have nothing to say: a list is made when there is something to put into it.
+
+    def open_trail(self) -> list[str]:
+        """The trail, to be added to."""
+        trail = self.trail
+        if not isinstance(trail, list):
+            trail = self.trail = [*trail]
+        return trail
+
+    def open_warnings(self) -> list[str]:
+        """The warnings, to be added to."""
+        warnings = self.warnings
+        if not isinstance(warnings, list):
+            warnings = self.warnings = [*warnings]
+        return warnings
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):

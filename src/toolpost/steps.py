@@ -11,22 +11,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Ring, Tells, Walk, Watch
+from toolpost.contracts import Check, Ring, Tells, Walk, Watch
 from toolpost.errors import CallError
 from toolpost.result import Metadata, Result, failure
+from toolpost.schema import Schema
 
 _log = logging.getLogger("toolpost")
 _replace: Callable[..., Call] = msgspec.structs.replace
 _mark = msgspec.structs.force_setattr
 Hear = Callable[[Call, Result], Result]
-Look = Callable[[Call], Call | Ring | None]
-Admit = Callable[[Any], dict[str, Any]]
-"""Arguments checked and filled in, or ``InvalidArguments``."""
 
 
 def refusing(why: Callable[[Call], Exception]) -> Walk:
@@ -38,66 +36,102 @@ def refusing(why: Callable[[Call], Exception]) -> Walk:
     return step
 
 
-def admitted(admit: Admit, hearing: Sequence[tuple[str, Hear]], inner: Walk) -> Walk:
-    """Bad arguments end a call here, where guards that want to hear of it do."""
-
-    def step(call: Call) -> Awaitable[Result]:
-        if call.arguments is not call.admitted:
-            try:
-                call = _admitted(call, admit)
-            except Exception as exc:  # noqa: BLE001 - the border
-                result = failed(call, exc, "road")
-                for name, hears in hearing:
-                    try:
-                        result = hears(call, result)
-                    except Exception as why:  # noqa: BLE001 - a guard that breaks is a refusal
-                        result = failed(call, why, name)
-                return _ready(result)
-        return inner(call)
-
-    return step
-
-
-def checked(admit: Admit, looks: Sequence[tuple[str, Look]], inner: Walk) -> Walk:
+def checked(
+    schema: Schema,
+    checks: Sequence[tuple[str, Check]],
+    inner: Walk,
+    *,
+    hearing: Sequence[tuple[str, Hear]] = (),
+) -> Walk:
     """Checks that stand side by side, in one step that is not even a coroutine. A ring that one of
-    them wants stands around those behind it.
+    them wants stands around those behind it. Bad arguments end a call before all of them, where
+    guards that want to hear of it do.
     """
-    walk = inner
-    steps: tuple[tuple[str, Look, Walk], ...] = ()
-    for name, look in reversed(looks):
-        steps = ((name, look, walk), *steps)
-        walk = _looking(admit, steps, inner)
-    return walk
+    walk, looks = inner, list[_Look]()
+    for name, check in reversed(checks):
+        looks.insert(0, _Look(name, check, walk))
+        walk = _looking(schema, looks, inner, ())
+    return _looking(schema, looks, inner, hearing) if hearing or not checks else walk
 
 
-def _looking(admit: Admit, steps: tuple[tuple[str, Look, Walk], ...], inner: Walk) -> Walk:
+class _Look(NamedTuple):
+    name: str
+    check: Check
+    rest: Walk
+
+
+def _looking(
+    schema: Schema, looks: Sequence[_Look], inner: Walk, hearing: Sequence[tuple[str, Hear]]
+) -> Walk:
+    fits = schema.native() or (lambda _: False)
+    every, nobody = _in_turn(looks)
+    of_plain, silent = _in_turn(looks, plain=True)
+
     def step(call: Call) -> Awaitable[Result]:
-        speaks = "road"
+        speaks: str | None = None
         try:
             if call.arguments is not call.admitted:
-                call = _admitted(call, admit)
-            for speaks, look, rest in steps:
-                call.trail.append(speaks)
+                try:
+                    fit = fits(call.arguments)
+                except ValueError:  # not JSON: said by whoever looks closer
+                    fit = False
+                if fit:
+                    _mark(call, "admitted", call.arguments)  # a copy would cost five times as much
+                else:
+                    call = _admitted(call, schema)
+            plain = call.session_id is None and call.ask is None and call.grant is None
+            trail = call.about.trail
+            if type(trail) is not list:
+                trail = call.about.open_trail()
+            for names, speaks, look, rest in of_plain if plain else every:
+                trail += names
                 found = look(call)
                 if found is None:
                     continue
                 if not isinstance(found, Call):
-                    call.trail.pop()
-                    return guarded(admit, found, rest, name=speaks)(call)
+                    trail.pop()
+                    return guarded(schema, found, rest, name=speaks)(call)
                 call = found
                 if call.arguments is not call.admitted:
-                    call = _admitted(call, admit)
+                    call = _admitted(call, schema)
+                return rest(call)
+            trail += silent if plain else nobody
         except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
-            return _ready(failed(call, exc, speaks))
+            result = failed(call, exc, speaks or "road")
+            return _ready(result if speaks else _heard(call, result, hearing))
         return inner(call)
 
     return step
 
 
-def _admitted(call: Call, admit: Admit) -> Call:
-    arguments = admit(call.arguments)
+_Turn = tuple[list[str], str, Callable[[Call], Call | Ring | None], Walk]
+
+
+def _in_turn(looks: Iterable[_Look], *, plain: bool = False) -> tuple[list[_Turn], list[str]]:
+    """Who looks at a call, each after the names of those that need not; and the last of these."""
+    turns: list[_Turn] = []
+    names: list[str] = []
+    for name, check, rest in looks:
+        names.append(name)
+        if not (plain and check.plain):
+            turns.append((names, name, check.look, rest))
+            names = []
+    return turns, names
+
+
+def _heard(call: Call, result: Result, hearing: Sequence[tuple[str, Hear]]) -> Result:
+    for name, hears in hearing:
+        try:
+            result = hears(call, result)
+        except Exception as why:  # noqa: BLE001 - a guard that breaks is a refusal
+            result = failed(call, why, name)
+    return result
+
+
+def _admitted(call: Call, schema: Schema) -> Call:
+    arguments = schema.admit(call.arguments)
     if arguments is call.arguments:
-        _mark(call, "admitted", arguments)  # a copy would cost five times as much
+        _mark(call, "admitted", arguments)
         return call
     return _replace(call, arguments=arguments, admitted=arguments)
 
@@ -106,7 +140,7 @@ async def _ready(result: Result) -> Result:
     return result
 
 
-def guarded(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
+def guarded(schema: Schema, ring: Ring, inner: Walk, *, name: str) -> Walk:
     """Arguments that have not passed the check, or that a guard before has put in the place of
     those that had, are checked first.
     """
@@ -115,9 +149,9 @@ def guarded(admit: Admit, ring: Ring, inner: Walk, *, name: str) -> Walk:
         speaks = "road"
         try:
             if call.arguments is not call.admitted:
-                call = _admitted(call, admit)
+                call = _admitted(call, schema)
             speaks = name
-            call.trail.append(name)
+            call.about.open_trail().append(name)
             result = await ring(call, inner)
             if type(result) is not Result:
                 raise TypeError(f"{name} returned a {type(result).__name__}, not a Result")
@@ -134,32 +168,59 @@ def told(watches: Sequence[tuple[str, Watch]], inner: Walk) -> Walk:
     """Observers that are only told, side by side: they can neither change nor repeat a call. They
     find in the result how long it took.
     """
-    names = [name for name, _ in watches]
-    asked = [(name, watch.before, watch.after) for name, watch in watches if watch.before]
-    afters = [(name, watch.after) for name, watch in reversed(watches) if not watch.before]
+    for place in range(
+        1, len(watches)
+    ):  # nearly all chains have one that is asked, one that counts
+        if _crowded(watches[: place + 1]):
+            return _telling(watches[:place], told(watches[place:], inner), more=True)
+    return _telling(watches, inner, more=False)
 
-    async def step(call: Call) -> Result:
-        call.trail.extend(names)
-        kept: list[tuple[str, Callable[..., Any], Any]] = []
-        result = None
+
+def _crowded(watches: Sequence[tuple[str, Watch]]) -> bool:
+    asked = [watch for _, watch in watches if watch.before is not None]
+    return len(asked) > 1 or len([watch for _, watch in watches if watch.inside is not None]) > 1
+
+
+def _telling(  # noqa: C901 - every call goes through here: in one piece, for that is fastest
+    watches: Sequence[tuple[str, Watch]], inner: Any, *, more: bool
+) -> Walk:
+    """``more``: behind are others like these, who hear of a call that is refused here."""
+    names = [name for name, _ in watches]
+    inside = next((watch.inside for _, watch in watches if watch.inside is not None), None)
+    afters = [(name, watch.after) for name, watch in reversed(watches) if watch.before is None]
+    asked, before, after_asked = next(
+        ((name, watch.before, watch.after) for name, watch in watches if watch.before is not None),
+        ("", None, _nothing),
+    )
+
+    async def step(call: Call, result: Result | None = None) -> Result:  # noqa: C901 - as above
+        about = call.about
+        about.trail = [*about.trail, *names]
+        value, hears = None, False
+        if inside is not None:
+            inside.running += 1
         try:
-            for name, before, after in asked:
+            if before is not None:
                 try:
-                    kept.append((name, after, before(call)))
+                    value, hears = before(call), True
                 except CallError as refusal:
-                    result = result or failed(call, refusal, name)
+                    result = result or failed(call, refusal, asked)
                 except Exception as exc:  # noqa: BLE001 - an observer's failure is not the call's
-                    _log.error(_FAILED, name, call.call_id, exc_info=exc)
+                    _log.error(_FAILED, asked, call.call_id, exc_info=exc)
             if result is None:
                 result = await inner(call)
                 result.metadata.duration_ms = (monotonic() - call.started) * 1000
+            elif more:
+                await inner(call, result)
         finally:
-            for name, after, value in kept:
+            if inside is not None:
+                inside.running -= 1
+            if hears:
                 try:
-                    if (busy := after(call, result, value)) is not None:
+                    if (busy := after_asked(call, result, value)) is not None:
                         await busy
                 except Exception as exc:  # noqa: BLE001 - as above
-                    _log.error(_FAILED, name, call.call_id, exc_info=exc)
+                    _log.error(_FAILED, asked, call.call_id, exc_info=exc)
             for name, after in afters:
                 try:
                     if (busy := after(call, result)) is not None:
@@ -169,6 +230,10 @@ def told(watches: Sequence[tuple[str, Watch]], inner: Walk) -> Walk:
         return result
 
     return step
+
+
+def _nothing(*_: object) -> None:
+    """What a watch hears that was not asked."""
 
 
 _FAILED = "the observer %s failed (call %s)"
@@ -189,7 +254,7 @@ def watched(ring: Ring, inner: Walk, name: str) -> Walk:
                 seen = await inner(call)
             return seen  # type: ignore[return-value]
 
-        call.trail.append(name)
+        call.about.open_trail().append(name)
         try:
             await ring(call, onward)
         except Exception as exc:  # noqa: BLE001 - an observer's failure is not the call's
@@ -210,7 +275,7 @@ def last_words(call: Call, result: Result, tells: Iterable[Tells]) -> Result:
         try:
             result = one.tells(result)
         except Exception as exc:  # noqa: BLE001 - the border: what may not be said is not said
-            call.warnings.clear()
+            call.about.warnings = ()
             return failed(call, exc, getattr(one, "name", "road"))
     return result
 
@@ -222,5 +287,7 @@ def failed(call: Call, exc: Exception, speaker: str) -> Result:
 
 
 def metadata(call: Call, plan: dict[str, Any] | None = None) -> Metadata:
-    duration = (monotonic() - call.started) * 1000
-    return Metadata(call.call_id, duration, 1, False, call.warnings, call.trail, plan)
+    about = call.about
+    about.duration_ms = (monotonic() - call.started) * 1000
+    about.plan = plan
+    return about

@@ -196,6 +196,35 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_listed(bank: Path) -> None
     assert f"{bad} cannot be read, and is left out" in listed.stderr
 
 
+@pytest.mark.parametrize(
+    ("expires", "left"), [(90, "89 s"), (3600, "59 min"), (7200, "119 min"), (30 * 86400, "29 d")]
+)
+def test_a_list_fits_a_terminal_and_tells_how_long_there_is(
+    bank: Path, expires: int, left: str
+) -> None:
+    config = bank / "toolpost.toml"
+    config.write_text(f"{config.read_text()}\n[extensions.approval]\nexpires = {expires}\n")
+    handle = asked(bank)
+    shown = toolpost("approvals", "list", cwd=bank, COLUMNS="80").stdout.splitlines()
+    (line,) = [one for one in shown if handle in one]
+    words = line.split()
+    assert words[:3] == [handle, "pay", "owner"]
+    least, unit = left.split()
+    assert (int(least) - 30 <= int(words[3]) <= int(least) + 1, words[4]) == (True, unit)
+    assert line.rstrip().endswith("pay asks for it.")
+    every = toolpost("approvals", "list", "--all", cwd=bank, COLUMNS="80").stdout
+    assert f"{handle}   pay    owner    waiting   pay asks for it." in every
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "ap-0000"), ("approve", "ap-0000"), ("deny", "x"), ("revoke", "st-0")]
+)
+def test_what_goes_wrong_is_json_for_programs(bank: Path, words: tuple[str, ...]) -> None:
+    done = toolpost("approvals", *words, "--json", cwd=bank)
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["error"]["code"] == "NOT_FOUND"
+
+
 def test_what_to_do_next_is_named(bank: Path) -> None:
     done = toolpost("call", "pay", "to=bob", cwd=bank)
     assert "toolpost approvals approve ap-" in done.stderr

@@ -189,7 +189,12 @@ def test_an_export_can_be_proved_where_the_key_is(project: Path) -> None:
         (project / "all.jsonl").write_text("\n".join([lines[0], moved, *lines[2:]]) + "\n")
         assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
     (project / "all.jsonl").write_text("rubbish\n")
-    assert toolpost("audit", "verify", "all.jsonl", cwd=project).returncode == 1
+    done = toolpost("audit", "verify", "all.jsonl", cwd=project)
+    assert done.returncode == 1
+    assert done.stdout.startswith("EDITED: record 1 of chain (unknown): this is no line as `audit")
+    (project / "all.jsonl").write_text("")
+    done = toolpost("audit", "verify", "all.jsonl", cwd=project)
+    assert "not proved: there is no record in all.jsonl" in done.stdout
     done = toolpost("audit", "export", "--format", "journal", "--tool", "add", cwd=project)
     assert (done.returncode, "leave out the filters" in done.stderr) == (2, True)
 

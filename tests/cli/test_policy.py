@@ -50,6 +50,21 @@ def test_a_decision_is_explained_with_its_rule_and_place(governed: Path) -> None
     assert told["steps"][0]["place"].endswith("policy.toml:2:3")
 
 
+def test_a_tool_that_asks_for_itself_is_said_to(project: Path) -> None:
+    """The rules allow it, and still it does not run before somebody has said yes."""
+    tools = project / "tools.yaml"
+    for asks in (False, True):
+        if asks:
+            text = tools.read_text(encoding="utf-8")
+            tools.write_text(text.replace("- name: add", ASKING, 1), encoding="utf-8")
+        words = ("policy", "explain", "add", "a=1")
+        told = json_of(*words, cwd=project)
+        assert (told["verdict"], told["requires_approval"]) == ("allow", asks)
+        shown = toolpost(*words, cwd=project).stdout
+        assert ("add itself asks for a person's yes first" in shown) == asks
+
+
+ASKING = "- name: add\n  requires_approval: true"
 RAW = """
 - name: mail
   description: Send a mail.

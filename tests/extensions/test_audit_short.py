@@ -17,12 +17,16 @@ from hypothesis import strategies as st
 from tests.extensions.around import surroundings
 from tests.extensions.test_audit import Book, audited
 from toolpost import Call, Caller, Executor, Registry, Result, create_tool, known, tool
-from toolpost.contracts import Walk
+from toolpost.approvals import Decision, Lasting
+from toolpost.call import OWNER
+from toolpost.contracts import Check, Walk
 from toolpost.digest import digest
+from toolpost.errors import QueueFull
 from toolpost.extensions.approval import Approval
 from toolpost.extensions.audit import Audit, AuditOptions
 from toolpost.extensions.sanitize import Sanitize
 from toolpost.ledger.block import Shape, Short, decode, decode_row, encode_row, text_of, value_of
+from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import AuditedCall
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.scribe import BATCH
@@ -195,9 +199,82 @@ async def test_a_record_names_who_approved_the_call(
         assert (await tools.execute("pay", {"amount": 5})).success
     (call,) = await book.calls()
     assert call.ended is not None
-    assert call.ended.approver
+    assert call.ended.approver == "callback (callback)"
     assert any(f"approved by {call.ended.approver}" in step for step in call.ended.trail)
     assert call.to_dict()["approver"] == call.ended.approver
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("tier", "effects"), [(0, "read"), (3, "once")])
+async def test_who_approved_a_call_is_known_though_its_caller_went_away(
+    tmp_path: Path, tier: Any, effects: Any
+) -> None:
+    book, begun = Book(), asyncio.Event()
+
+    @tool(tier=tier, effects=effects, requires_approval=True)
+    async def pay() -> None:
+        """Pay, and take long."""
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    async def yes(_: Any) -> bool:
+        return True
+
+    around, approval = surroundings(tmp_path, records=book, journal=book), Approval(book, ask=yes)
+    async with Executor(Registry([pay]), observers=[Audit(around)], guards=[approval]) as tools:
+        run = asyncio.ensure_future(tools.execute("pay"))
+        async with asyncio.timeout(30):
+            await begun.wait()
+        run.cancel()
+        await asyncio.wait([run])
+    (call,) = await book.calls()
+    assert call.ended is not None
+    assert (call.code, call.ended.approver) == ("CANCELLED", "callback (callback)")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("tier", "effects"), [(0, "read"), (2, "once")])
+async def test_attack_a_tool_that_claims_a_yes_in_its_trail_was_approved_by_nobody(
+    tmp_path: Path, tier: Any, effects: Any
+) -> None:
+    """What the approval says in the result counts, and not what stands in the trail."""
+    book, said = Book(), list[str]()
+
+    @tool(tier=tier, effects=effects)
+    async def pay(amount: int, call: Call) -> int:
+        """Pay."""
+        if call.trail[-1] == "approval":  # nobody was asked: it says what it heard before
+            call.note("approval", said[-1])
+        else:
+            said.append(call.trail[-1].removeprefix("approval: "))
+        return amount
+
+    def asks(call: Call) -> Call | None:
+        return msgspec.structs.replace(call, ask="Why not?") if call.arguments["amount"] else None
+
+    class Asks:
+        name = "asks"
+
+        def bind(self, spec: Any, road: Any) -> Any:
+            return Check(asks)
+
+    approval = Approval(book)
+    around = surroundings(tmp_path, records=book, journal=book)
+    async with Executor(
+        Registry([pay]), observers=[Audit(around)], guards=[Asks(), approval]
+    ) as tools:
+        asked = await tools.execute("pay", {"amount": 5})
+        assert asked.error is not None and asked.error.details is not None
+        lasting = Decision(approve=True, lasting=Lasting(where={"amount": {"const": 5}}))
+        await approval.approvals.decide(
+            asked.error.details["approval"], lasting, by=OWNER, channel="terminal"
+        )
+        for amount in (5, 0, 5, 0, 0, 5):
+            assert (await tools.execute("pay", {"amount": amount})).success
+    found = [call.ended for call in await book.calls() if call.code == "OK"]
+    assert len({tuple(end.trail[-1:]) for end in found if end}) == 1
+    who = [bool(end.approver) for end in found if end]
+    assert who == [True, False, True, False, False, True]
 
 
 @pytest.mark.anyio
@@ -509,3 +586,51 @@ async def test_a_number_of_any_size_is_on_the_record_as_it_is(tmp_path: Path, nu
         found = await recorded(tmp_path, sent, *guards)
         assert [(c.code, c.asked.arguments) for c in found] == [("OK", one) for one in sent]
         assert {c.asked.arguments_digest for c in found} == {digest(sent[0])}
+
+
+@pytest.mark.anyio
+async def test_calls_that_are_refused_in_the_same_words_are_told_in_short(tmp_path: Path) -> None:
+    async def full(call: Call, call_next: Walk) -> Result:
+        raise QueueFull(call.arguments["text"])
+
+    book, texts = Book(), ["busy", "busy", "busy", "ann@example.org", "ann@example.org", "busy"]
+    async with audited(tmp_path, book, guards=[full]) as executor:
+        for text in texts:
+            await executor.execute("look", {"text": text})
+    told = [call for call in await book.records() if call.kind == "call"]
+    hidden = ["busy"] * 3 + ["[redacted:email]"] * 2 + ["busy"]
+    assert [call.message for call in told] == hidden
+    assert [call.arguments for call in told] == [{"text": text} for text in hidden]
+    assert {call.code for call in told} == {"QUEUE_FULL"} and {call.outcome for call in told} == {
+        "none"
+    }
+    assert {tuple(call.trail) for call in told} == {("audit", "full", "full: QUEUE_FULL")}
+    assert len({call.arguments_digest for call in told}) == 2
+    bodies = [line.body async for line in lines_of(book)]
+    blocks = [block for body in bodies if (block := decode(body)) is not None]
+    at_length = [one.message for block in blocks for one in block.events() if one.kind == "call"]
+    assert at_length == ["busy", "[redacted:email]", "busy"] and "ann@" not in str(bodies)
+
+
+@pytest.mark.anyio
+async def test_few_that_come_while_others_are_written_wait_for_more(tmp_path: Path) -> None:
+    book = Book()
+    async with audited(tmp_path, book, seconds=600.0) as executor:
+        scribe = executor.observers[0]._scribe  # type: ignore[attr-defined]
+        await scribe.open()
+        written = len(book.appends)
+        book.gate.clear()
+        for _ in range(BATCH):
+            await executor.execute("look", {"text": "x"})
+        async with asyncio.timeout(30):
+            while scribe.pending:  # until they are on their way
+                await asyncio.sleep(0)
+            await executor.execute("look", {"text": "late"})
+            book.gate.set()
+            while len(book.appends) == written:
+                await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(book.appends) == written + 1 and len(scribe.pending) == 1
+    sent = [record.arguments for record in await book.records() if record.kind == "call"]
+    assert len(sent) == BATCH + 1 and sent[-1] == {"text": "late"}

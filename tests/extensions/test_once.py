@@ -24,10 +24,12 @@ from toolpost.errors import ConfigError, InvalidArguments, Unavailable
 from toolpost.errors import ToolFailed as Failed
 from toolpost.extensions.once import Once
 from toolpost.extensions.sanitize import Sanitize
+from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
 
 pytestmark = pytest.mark.anyio
+
 ANN, BOB = Caller("a", user="ann"), Caller("b", user="bob")
 
 
@@ -173,7 +175,7 @@ async def test_a_key_with_half_a_character_is_refused_before_anything_runs() -> 
     ring: Any = Once(MemoryStore()).bind(spec, cast("Any", None))
     for key, arguments in (("\ud800", {}), ("k", {"a": "\ud800"}), ("k", {"a": object()})):
         with pytest.raises(InvalidArguments, match="plain JSON, and the key a text"):
-            await ring(Call("t", spec, arguments, ANN, "c1", [], [], key=key), run)
+            await ring(Call("t", spec, arguments, ANN, "c1", Metadata(), key=key), run)
     assert ran == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -264,6 +265,34 @@ async def test_a_policy_that_breaks_while_it_runs_leaves_the_old_one_in_force_an
         clock.ahead = 20
         assert await write(executor, "/etc/a") == "APPROVAL_REQUIRED"
         assert policy.problem is None
+
+
+@pytest.mark.parametrize("setting", ["file", "shadow"])
+async def test_a_file_that_breaks_is_noticed_without_a_call(setting: str, tmp_path: Path) -> None:
+    rules = tmp_path / "p.toml"
+    rules.write_text(DENY, encoding="utf-8")
+    clock = Later()
+    policy = (
+        Policy(clock=clock, file=rules) if setting == "file" else Policy(clock=clock, shadow=rules)
+    )
+    assert policy.problem is None
+    rules.write_text("[[rules\n", encoding="utf-8")
+    clock.ahead = 5
+    assert policy.problem is not None and str(rules) in policy.problem
+    rules.write_text(ASK, encoding="utf-8")
+    clock.ahead = 10
+    assert policy.problem is None
+
+
+async def test_health_tells_of_a_policy_that_went_away_though_nobody_calls(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(DENY, encoding="utf-8")
+    async with Runtime(configured(tmp_path, 'file = "p.toml"')) as tools:
+        assert (await tools.health())["extension policy"].healthy
+        (tmp_path / "p.toml").unlink()
+        async with asyncio.timeout(60):
+            while (await tools.health())["extension policy"].healthy:
+                await asyncio.sleep(0.05)
+        assert "p.toml" in tools.problems["extension policy"]
 
 
 async def test_an_alarm_ends_when_the_old_file_is_back(tools: Tools, file: Path) -> None:

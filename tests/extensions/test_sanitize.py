@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, cast
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from pydantic import Field
 
 from tests.redact_corpus import ORDINARY, PERSONAL, SECRETS, made, texts
@@ -26,10 +29,12 @@ from toolpost import (
     redact,
     tool,
 )
-from toolpost.contracts import Health
-from toolpost.errors import ConfigError
+from toolpost.call import OWNER
+from toolpost.contracts import Check, Health, Road, Walk
+from toolpost.errors import ConfigError, Denied
 from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
 from toolpost.registry import Entry
+from toolpost.result import Metadata
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +112,7 @@ async def test_what_is_ordinary_reaches_the_tool_as_it_is() -> None:
     for text in ORDINARY:
         result = await given(note, {"text": text, "more": [{"x": text}]})
         assert seen == [(text, [{"x": text}])]
-        assert result.metadata.warnings == []
+        assert not result.metadata.warnings
 
 
 async def test_a_raw_parameter_keeps_personal_data_but_no_secret() -> None:
@@ -574,3 +579,107 @@ def test_settings_that_will_not_do_are_refused(settings: dict[str, Any], said: s
     around: Any = None
     with pytest.raises(ConfigError, match=said):
         Sanitize.from_config(settings, around)
+
+
+# --- the first look ------------------------------------------------------------------------------
+
+
+class Line(TypedDict):
+    name: str
+    note: str
+    number: int
+
+
+class Colour(StrEnum):
+    TOKEN = TOKEN
+    PLAIN = "plain"
+
+
+@tool(effects="read")
+async def order(lines: list[Line]) -> int:
+    """Order something."""
+    return len(lines)
+
+
+@tool(effects="read")
+async def post(text: str, tags: list[str], api_key: str | None = None) -> int:
+    """Post something."""
+    return len(tags)
+
+
+GIVEN = "horse-battery-staple"
+PLANTED = [TOKEN, "ann@example.org", GIVEN, 'password = "Tr0ub4dor&3xyz"', "4111 1111 1111 1111"]
+AROUND = st.text(
+    st.sampled_from('"\\/\n\t\r\0\x7f\u200b\u2028\ud800é漢😀 ,:=%~1ab_-.@'), max_size=6
+)
+TEXTS = AROUND | st.builds("{}{}{}".format, AROUND, st.sampled_from(PLANTED), AROUND)
+SAID = TEXTS | st.sampled_from(Colour)
+LINES = st.fixed_dictionaries({"name": SAID, "note": TEXTS, "number": st.integers()})
+CALLS = st.one_of(
+    st.tuples(st.just(order), st.fixed_dictionaries({"lines": st.lists(LINES, max_size=4)})),
+    st.tuples(
+        st.just(post),
+        st.fixed_dictionaries(
+            {"text": SAID, "tags": st.lists(TEXTS, max_size=3)},
+            optional={"api_key": st.none() | TEXTS},
+        ),
+    ),
+    st.tuples(st.just(note), st.fixed_dictionaries({"text": TEXTS, "more": st.lists(SAID)})),
+)
+
+
+@pytest.mark.req("FM-5")
+@hypothesis.given(CALLS)
+def test_attack_the_first_look_lets_nothing_pass_that_a_closer_one_would_find(
+    asked: tuple[Any, dict[str, Any]],
+) -> None:
+    target, arguments = asked
+    known.remember(GIVEN)
+    guard = Sanitize()
+    spec = target.spec
+    call = Call(spec.name, spec, arguments, OWNER, "1", Metadata("1"))
+    ring = guard.bind(spec, cast("Road", None))
+    assert isinstance(ring, Check)
+    assert outcome(ring.look, call) == outcome(guard._closely(spec), call)
+
+
+def outcome(look: Callable[[Call], Any], call: Call) -> Any:
+    try:
+        found = look(call)
+    except Denied as refusal:
+        return refusal.message
+    return None if found is None else found.arguments
+
+
+@pytest.mark.parametrize("secret", [TOKEN, GIVEN, "ann@example.org"])
+@pytest.mark.parametrize("place", ["{}", "{} ", " {}", "{}\n", "\n{}", '"{}"', "x: {}"])
+async def test_attack_a_secret_in_any_column_of_any_row_is_found(secret: str, place: str) -> None:
+    known.remember(GIVEN)
+    for row in (0, 7):
+        for column in ("name", "note"):
+            lines = [{"name": f"A-{n}", "note": "ok", "number": n} for n in range(8)]
+            lines[row][column] = place.format(secret)
+            result = await given(order, {"lines": lines})
+            assert f"at /lines/{row}/{column}" in result.metadata.warnings[0]
+
+
+async def test_a_secret_that_is_heard_of_later_is_looked_for_from_then_on() -> None:
+    arguments = {"lines": [{"name": GIVEN, "note": "", "number": 1}]}
+    async with Executor(Registry([order]), guards=[Sanitize()]) as tools:
+        assert not (await tools.execute("order", arguments)).metadata.warnings
+        known.remember(GIVEN)
+        assert (await tools.execute("order", arguments)).metadata.warnings
+
+
+async def test_a_secret_in_what_a_ring_has_said_is_taken_out_of_it_and_the_rest_stays() -> None:
+    async def talks(call: Call, call_next: Walk) -> Result:
+        call.note("talks", f"it is {TOKEN}")
+        call.note("talks", "https:~1~1ann:s3cr3t-pw@db.example.org")
+        call.warn("Mind the step.")
+        raise ToolFailed("Broken.")
+
+    async with Executor(Registry([add]), guards=[talks, Sanitize()]) as tools:
+        about = (await tools.execute("add", {"a": 1})).metadata
+    assert about.warnings == ["Mind the step."]
+    assert about.trail[0] == "talks"
+    assert TOKEN not in str(about.trail) and "s3cr3t" not in str(about.trail)

@@ -164,7 +164,7 @@ async def test_where_nothing_records_there_is_no_ring() -> None:
         async with sample_executor(observers=[observer]) as executor:
             result = await executor.execute("echo", {"text": "a"})
             assert executor.bound("echo").rings == ()
-        assert result.metadata.trail == []
+        assert not result.metadata.trail
 
 
 async def test_it_has_no_settings() -> None:

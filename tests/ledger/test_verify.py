@@ -154,7 +154,7 @@ async def test_attack_everything_deleted_is_found(tmp_path: Path) -> None:
     (problem,) = (await verified(tmp_path)).problems
     assert (problem.fault, problem.what) == (
         "missing",
-        "the whole chain is gone; it had 10 records",
+        "the whole chain is gone; it had at least 10 records",
     )
 
 
@@ -249,6 +249,8 @@ async def test_what_was_proved_earlier_is_an_anchor_that_nobody_here_can_move(
     tamper(tmp_path, "DELETE FROM journal")
     for file in anchors(state(tmp_path)):
         (state(tmp_path) / file).unlink()
+    async with house(tmp_path) as tools:
+        await tools.execute("add", {"a": 1, "b": 1})
     assert (await verified(tmp_path)).ok
     assert (await verified(tmp_path, earlier)).problems[0].fault == "missing"
 

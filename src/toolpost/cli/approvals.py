@@ -86,7 +86,7 @@ def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
     if as_json:
         print_json(requests)
     elif requests:
-        _print(asked, requests)
+        _print(asked, requests, every=every)
     else:
         err("Nothing waits for a yes.")
 
@@ -317,7 +317,8 @@ def _asked(
         return run(asked, _at_desk(asked, work, spec))
     except CallError as fault:
         error = failure(fault, tool=APPROVALS, call_id="", effects="once")
-        fail(error, tool=APPROVALS, as_json=False)
+        as_json = click.get_current_context().params.get("as_json", False)
+        fail(error, tool=APPROVALS, as_json=as_json)
 
 
 async def _at_desk(
@@ -414,12 +415,14 @@ def _say(request: Request) -> None:
     out(safe(f"{request.handle} is {status}{more}."))
 
 
-def _print(asked: Asked, requests: list[dict[str, Any]]) -> None:
-    listing = table("handle", "tool", "caller", "status", "expires", "reason", wide=["reason"])
+def _print(asked: Asked, requests: list[dict[str, Any]], *, every: bool) -> None:
+    """As narrow as it can be but for the reason: without ``every`` all of them are waiting."""
+    last = "status" if every else "left"
+    listing = table("handle", "tool", "caller", last, "reason", wide=["reason"])
     for one in requests:
         caller = one["caller"].get("user") or one["caller"]["id"]
-        cells = (one["tool"], caller, one["status"], _at(one["expires"]), one_line(one["reason"]))
-        row(listing, one["handle"], *cells)
+        ends = one["status"] if every else _left(one["expires"] - time.time())
+        row(listing, one["handle"], one["tool"], caller, ends, one_line(one["reason"]))
     screen = console(asked)
     screen.print(listing)
     screen.print(plain("toolpost approvals show HANDLE tells more", "dim"))
@@ -461,6 +464,14 @@ def _plain(one: Standing) -> dict[str, Any]:
         "expires": one.expires,
         "by": one.by,
     }
+
+
+def _left(seconds: float) -> str:
+    """Rounded down: who reads it is not to be too late."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds) // 1:.0f} s"
 
 
 def _at(seconds: float) -> str:

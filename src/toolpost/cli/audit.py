@@ -347,7 +347,9 @@ async def _verified(asked: Asked, file: Path | None, earlier: list[Head]) -> Ver
         folder = config.base / config.settings.state / FOLDER
         keys = verifiers(folder, KEY)
         proof = Proof(keys=keys, anchors=anchors(folder), earlier=earlier, whole=False)
-        return await verify(lines_in(file), proof)
+        found = await verify(lines_in(file), proof)
+        nothing = () if found.records else (f"there is no record in {file}",)
+        return msgspec.structs.replace(found, unproven=(*found.unproven, *nothing))
     async with _kept(asked) as kept:
         # the anchors first: what is written meanwhile is beyond them, and not missing
         known = anchors(kept.folder)
@@ -364,6 +366,8 @@ def _heads(file: Path) -> list[Head]:
 
 def _print(found: Verified) -> None:
     for head in found.heads:
+        if not head.first:
+            continue  # not one of its records could be read
         still = f", {head.open} open" if head.open else ""
         out(
             f"chain {safe(head.writer)}: records {head.first} to {head.number}, "

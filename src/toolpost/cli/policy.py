@@ -130,15 +130,17 @@ def explain(
     raw = raw_names(spec.input_schema)
     if as_json:
         said = {**msgspec.to_builtins(made), "steps": msgspec.to_builtins(steps), "raw": raw}
-        print_json(said)
+        print_json({**said, "requires_approval": spec.requires_approval})
     else:
-        _print(asked, made, steps, raw)
+        _print(asked, spec, made, steps)
 
 
-def _print(asked: Asked, made: Decision, steps: list[Step], raw: list[str]) -> None:
+def _print(asked: Asked, spec: ToolSpec, made: Decision, steps: list[Step]) -> None:
     screen = console(asked)
     facts = [("decision", made.verdict), ("rule", made.rule), ("reason", made.reason)]
-    if raw:
+    if made.verdict == "allow" and spec.requires_approval:
+        facts.append(("approval", f"{spec.name} itself asks for a person's yes first"))
+    if raw := raw_names(spec.input_schema):
         facts.append(("raw", f"{', '.join(raw)} (personal data goes through)"))
     screen.print(lines(facts))
     if not steps:

@@ -142,7 +142,7 @@ class Approval:
         def look(call: Call) -> Ring | None:
             return None if call.ask is None and always is None and call.grant is None else ring
 
-        return Check(look)
+        return Check(look, plain=always is None)
 
     async def survey(self) -> None:
         """Count what waits for an answer: others ask and answer, too."""
@@ -260,8 +260,10 @@ class _Asked:
             standing = await approvals.covered(call, spec=self._digest)
             if standing is not None:
                 call.note(Approval.name, f"covered by {standing.handle}, given by {standing.by}")
+                # now, and not only with a result: a call that is cut off has none
+                call.about.approved = approved = Approved(standing.handle, (standing.by,))
                 result = await call_next(msgspec.structs.replace(call, ask=None))
-                return _told(result, Approved(standing.handle, (standing.by,)), 0.0)
+                return _told(result, approved, 0.0)
             handle = (await self._approval.requested(call, self._digest, reason)).handle
         found = await approvals.redeem(handle, call, spec=self._digest, admit=self._schema.admit)
         waited = monotonic() - began
@@ -270,8 +272,9 @@ class _Asked:
             return _told(result, result.metadata.approved, waited)
         people = tuple(vote.who for vote in found.votes)
         call.note(Approval.name, f"{handle} approved by {', '.join(people)}")
+        call.about.approved = approved = Approved(handle, people)
         result = await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
-        return _told(result, Approved(handle, people), waited)
+        return _told(result, approved, waited)
 
 
 def _unasked(spec: ToolSpec) -> Callable[[Call], Call | None]:

@@ -9,7 +9,6 @@ proves that they are as they were written, ``redact`` takes out what must not be
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, Self
@@ -41,9 +40,6 @@ _STRUCTURED: Final = 262_144
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _MOST_SHAPES: Final = 1024
-_APPROVED: Final = re.compile(
-    r"approval: (?:\S+ approved by|covered by \S+, given by) (.+)", re.DOTALL
-)
 _LARGE: Final = 512
 _encode = msgspec.json.Encoder().encode
 _NOT_JSON: Final = (TypeError, ValueError, OverflowError, RecursionError)
@@ -162,16 +158,18 @@ class Audit:
                 took = (monotonic() - call.started) * 1000
                 scribe.put(tool.whole, call, sent, took, _GONE, None, size=len(sent))
                 return None
-            about, steps, alike = result.metadata, call.trail, shape
+            about, alike = result.metadata, shape
             if (
-                steps != trail or call.session_id != session
+                about.trail != trail or call.session_id != session
                 or (call.caller is not caller and call.caller != caller)
-                or result.error is not None or about.trail is not steps or len(sent) > _SHOWN
+                or result.error is not None or about is not call.about or len(sent) > _SHOWN
                 or about.attempts != 1 or about.cached or call.dry_run or call.grant is not None
+                or about.approved is not None
             ):  # fmt: skip
                 alike = tool.shape(call, result, sent)
-                if alike is not None and tool.usual(call, about):
-                    shape, trail, caller, session = alike, [*steps], call.caller, call.session_id
+                if alike is not None and tool.usual(call, result):
+                    shape, trail = alike, [*about.trail]
+                    caller, session = call.caller, call.session_id
             if alike is not None:
                 began = call.started
                 row = encode_row((alike.number, call.call_id, began, about.duration_ms, sent))
@@ -268,30 +266,42 @@ class _Tool:
         self._isolation: str | None = None
         self._whom: tuple[Caller, Who] | None = None
         self._shapes: dict[Any, Shape] = {}
+        self._failed: tuple[str, str] | None = None
+        """How the last call failed that did."""
         # of what is sent, nothing reaches the tool as something else, or stands in the schema
         plain = not spec.coerce and clean_json(_snapshot(spec.input_schema))
         self._textless = plain and textless(spec.input_schema)
         self._vouching, self._observers = _vouching(spec, road) if plain else ((), frozenset())
 
-    def usual(self, call: Call, about: Metadata) -> bool:
+    def usual(self, call: Call, result: Result) -> bool:
         """Whether what is looked at on the way tells such a call from others."""
-        once = about.attempts == 1 and not about.cached
-        return once and not call.dry_run and call.grant is None and not self.raws
+        about = result.metadata
+        once = about.attempts == 1 and not about.cached and about.approved is None
+        well = result.error is None and not call.dry_run and call.grant is None
+        return once and well and not self.raws
 
     def shape(self, call: Call, result: Result, sent: Sent) -> Shape | None:
-        """What a call that went well has in common with others like it; ``None``: nothing has."""
-        about = result.metadata
-        if result.error is not None or len(sent) > _SHOWN or about.trail is not call.trail:
+        """What a call has in common with others like it; ``None``: nothing has. One that failed has
+        if the one before it failed in the same words: where many are refused, they are refused so.
+        """
+        about, error = result.metadata, result.error
+        if error is not None:
+            failed, self._failed = self._failed, (error.code, error.message)
+            if failed != self._failed or error.details or len(error.message) > _SHOWN:
+                return None
+        if len(sent) > _SHOWN or about is not call.about:
             return None
         key = (
             call.tool, call.caller, call.session_id, call.grant, call.dry_run, about.attempts,
-            about.cached, tuple(about.trail), *(name in call.arguments for name in self.raws),
+            about.cached, about.approved, tuple(about.trail),
+            error and (error.code, error.message, error.effects),
+            *(name in call.arguments for name in self.raws),
         )  # fmt: skip
         try:
             if key not in self._shapes:
                 if len(self._shapes) >= _MOST_SHAPES:
                     self._shapes.clear()
-                same = self._same(call) | self._end(call, None, about, took=None)
+                same = self._same(call) | self._end(call, error, about, took=None)
                 clean = self._textless or self._vouched(call.trail)
                 self._shapes[key] = Shape.of(AuditRecord(kind="call", **same), clean=clean)
             return self._shapes[key]
@@ -378,7 +388,7 @@ class _Tool:
             "outcome": "none" if self.spec.effects == "read" else "done",
             "duration_ms": None if took is None else round(took, 3),
             "trail": trail,
-            "approver": _approver(trail),
+            "approver": _approver(call.about if about is None else about),
             "attempts": 1 if about is None else about.attempts,
             "cached": about is not None and about.cached,
         }
@@ -471,10 +481,9 @@ def _reached(
             waiting += [*(one.get("properties") or {}).values(), one.get("items")]
 
 
-def _approver(trail: Sequence[str]) -> str:
-    """Who said yes, as the approval put it into the trail."""
-    said = (match[1] for step in trail if (match := _APPROVED.fullmatch(step)))
-    return next(said, "")
+def _approver(about: Metadata) -> str:
+    """Who said yes, as the approval has put it there: a trail is anybody's to write."""
+    return "" if about.approved is None else _cut(_harmless(", ".join(about.approved.by)))
 
 
 def _snapshot(arguments: Any) -> str:

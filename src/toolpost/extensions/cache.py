@@ -21,7 +21,7 @@ from toolpost.contracts import Clock, Ring, Road, Surroundings, Walk
 from toolpost.deadline import timed_out
 from toolpost.digest import canonical
 from toolpost.options import Options, options_from
-from toolpost.result import Metadata, Part, Result
+from toolpost.result import Part, Result
 from toolpost.spec import ToolSpec
 
 
@@ -125,7 +125,7 @@ class Cache:
             mine.set_result(entry)
 
     def _kept(self, key: Hashable, result: Result, before: int, ttl: float) -> _Entry | None:
-        kept = _Kept(result.output, result.parts, result.metadata.warnings[before:])
+        kept = _Kept(result.output, result.parts, [*result.metadata.warnings[before:]])
         try:
             data = _encode(kept)
             exact = _decode(data) == kept
@@ -163,6 +163,7 @@ async def _awaited(running: asyncio.Future[_Entry | None], call: Call) -> _Entry
 def _served(entry: _Entry, call: Call, said: str) -> Result:
     kept = _decode(entry.data)
     call.note(Cache.name, said)
-    call.warnings.extend(kept.warnings)
-    about = Metadata(call_id=call.call_id, cached=True, warnings=call.warnings, trail=call.trail)
-    return Result(kept.output, kept.parts, None, about)
+    call.about.cached = True
+    if kept.warnings:
+        call.about.open_warnings().extend(kept.warnings)
+    return Result(kept.output, kept.parts, None, call.about)

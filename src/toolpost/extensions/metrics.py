@@ -142,21 +142,19 @@ class Metrics:
 class _Series:
     """The calls of one tool: one bucket more than bounds, for what took longer than any."""
 
-    __slots__ = ("begun", "breached", "buckets", "errors", "expected", "late", "seconds", "usual")
+    __slots__ = (
+        "breached", "buckets", "errors", "expected", "late", "running", "seconds", "usual"
+    )  # fmt: skip
 
     def __init__(self, expected: Expected) -> None:
         self.expect(expected)
         self.buckets = [0] * (len(BOUNDS) + 1)
-        self.seconds, self.begun = 0.0, 0
+        self.seconds, self.running = 0.0, 0
         self.late = self.breached = 0
         self.errors: dict[str, int] = {}
 
     def expect(self, expected: Expected) -> None:
         self.expected, self.usual = expected, min(expected.target, BOUNDS[0])
-
-    @property
-    def running(self) -> int:
-        return self.begun - sum(self.buckets)
 
     def ended(self, seconds: float, result: Result | None) -> None:
         self.seconds += seconds
@@ -173,10 +171,7 @@ class _Series:
 def _counting(series: _Series) -> Watch:
     buckets = series.buckets
 
-    def begun(call: Call) -> None:
-        series.begun += 1
-
-    def ended(call: Call, result: Result | None, _: None) -> None:
+    def ended(call: Call, result: Result | None) -> None:
         seconds = (
             monotonic() - call.started if result is None else result.metadata.duration_ms / 1000
         )
@@ -190,7 +185,7 @@ def _counting(series: _Series) -> Watch:
         elif result.error is not None:
             series.failed(result.error.code)
 
-    return Watch(after=ended, before=begun)
+    return Watch(after=ended, inside=series)
 
 
 def _taken(result: Result, seconds: float) -> float:

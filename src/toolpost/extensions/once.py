@@ -31,7 +31,7 @@ from toolpost.digest import canonical, digest
 from toolpost.errors import Conflict, InvalidArguments
 from toolpost.options import Options, options_from
 from toolpost.redact import Rules
-from toolpost.result import Failure, Metadata, Result
+from toolpost.result import Failure, Result
 from toolpost.spec import ToolSpec, is_external
 
 _log = logging.getLogger("toolpost")
@@ -240,11 +240,12 @@ async def _joined(run: _Run, call: Call) -> Result | None:
 
 def _again(result: Result, call: Call, said: str) -> Result:
     call.note(Once.name, said)
+    call.about.cached = True
     return Result(
         deepcopy(result.output),
         result.parts,
         None if result.error is None else _final(result.error),
-        Metadata(call_id=call.call_id, cached=True, warnings=call.warnings, trail=call.trail),
+        call.about,
     )
 
 

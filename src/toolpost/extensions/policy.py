@@ -4,9 +4,10 @@ Above: the road. Below: ``rules``. A call that is denied ends here; one that a p
 asked about is handed on with the reason in ``call.ask``, and does not run unless a ring behind has
 asked. How a person is asked is not known here.
 
-The file is looked at again while calls come in, at most once a second. One that is broken, empty
-or gone changes nothing: the rules in force stay, and ``problem`` and the log raise the alarm. A
-second file, the shadow, is only watched: what it would have decided is counted, not done.
+The file is looked at again when a call comes in or somebody asks for ``problem``, at most once a
+second. One that is broken, empty or gone changes nothing: the rules in force stay, and ``problem``
+and the log raise the alarm. A second file, the shadow, is only watched: what it would have decided
+is counted, not done.
 """
 
 from __future__ import annotations
@@ -90,9 +91,11 @@ class Policy:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with a file right now, as of the last look."""
-        watched = (self._file, self._shadow and self._shadow.file)
-        return "; ".join(w.problem for w in watched if w and w.problem) or None
+        """What is wrong with a file right now; it is looked at for this too, if that is due."""
+        watched = [file for file in (self._file, self._shadow and self._shadow.file) if file]
+        for file in watched:
+            file.current()
+        return "; ".join(file.problem for file in watched if file.problem) or None
 
     def shadow_report(self) -> ShadowReport | None:
         """What the shadow would have done; ``None`` where there is none."""

@@ -255,7 +255,10 @@ class Rate:
             session.learn(call.tool, same, result)
             return result
 
-        return Check(lambda call: None if call.session_id is None or call.dry_run else watched)
+        def look(call: Call) -> Ring | None:
+            return None if call.session_id is None or call.dry_run else watched
+
+        return Check(look, plain=True)
 
     async def _draw(self, purse: Purse, call: Call, price: float) -> None:
         """What is at hand is not enough for this call: there is more, or it is refused."""

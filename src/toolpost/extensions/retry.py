@@ -23,10 +23,10 @@ import msgspec
 from toolpost.breaker import Breaker, Budget, State
 from toolpost.call import Call
 from toolpost.clock import SystemClock
-from toolpost.contracts import Clock, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Around, Clock, Ring, Road, Surroundings, Walk
 from toolpost.errors import ConfigError, Outcome, Unavailable
 from toolpost.options import Options, options_from
-from toolpost.result import Failure, Metadata, Result, failure
+from toolpost.result import Failure, Result, failure
 from toolpost.spec import ToolSpec
 
 _NEVER_AGAIN: Final = frozenset(
@@ -147,22 +147,32 @@ class Retry:
         }
 
 
-def _around(care: _Care, breaker: Breaker, budget: Budget) -> Ring:
+def _around(care: _Care, breaker: Breaker, budget: Budget) -> Around:
     """What a call costs as long as all is well."""
 
-    async def ring(call: Call, call_next: Walk) -> Result:
-        if budget.tokens < budget.most:
-            budget.earn()
-        if not breaker.closed:
-            return await care.when_open(call, call_next)
-        result = await call_next(call)
-        if result.error is not None:
-            return await care.after_failure(call, call_next, result)
-        if breaker.failures:
-            breaker.succeeded()
-        return result
+    def around(inner: Walk, failed: Callable[[Call, Exception], Result]) -> Walk:
+        async def step(call: Call) -> Result:
+            call.about.open_trail().append(Retry.name)
+            if budget.tokens < budget.most:
+                budget.earn()
+            if breaker.closed:
+                result = await inner(call)
+                if result.error is None:
+                    if breaker.failures:
+                        breaker.succeeded()
+                    return result
+            else:
+                result = None
+            try:
+                if result is None:
+                    return await care.when_open(call, inner)
+                return await care.after_failure(call, inner, result)
+            except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
+                return failed(call, exc)
 
-    return ring
+        return step
+
+    return Around(around)
 
 
 class _Care:
@@ -186,15 +196,13 @@ class _Care:
             if pause is None:
                 break
             await self._retry.sleep(pause)
-            result.metadata.waited_ms += pause * 1000
+            call.about.waited_ms += pause * 1000
             if not self._breaker.closed:  # others have found out meanwhile
                 break
             attempts += 1
             call.note(Retry.name, f"attempt {attempts} after {pause:.2f}s")
-            waited = result.metadata.waited_ms
             result = await call_next(call)
             result.metadata.attempts = attempts
-            result.metadata.waited_ms += waited
         if result.error is None:
             self._breaker.succeeded()
             return result
@@ -205,7 +213,9 @@ class _Care:
         wait = self._breaker.probe(self._retry.clock.monotonic())
         if wait:
             refused = self._left_alone(call, wait)
-            return await self._handed_over(call, Result(error=refused), refused)
+            return await self._handed_over(
+                call, Result(error=refused, metadata=call.about), refused
+            )
         call.note(Retry.name, "tries whether it works again")
         try:
             result = await call_next(call)
@@ -280,8 +290,8 @@ class _Care:
         trodden = (*_trodden(call), call.tool)
         onward = msgspec.structs.replace(call, metadata={**call.metadata, _TRODDEN: trodden})
         second = await self._road.rewalk(onward, tool=fallback)
-        call.trail.extend(f"{fallback}: {step}" for step in second.metadata.trail)
-        call.warnings.extend(second.metadata.warnings)
+        call.about.open_trail().extend(f"{fallback}: {step}" for step in second.metadata.trail)
+        call.about.open_warnings().extend(second.metadata.warnings)
         return _told(call, result, error, second)
 
     def _why_not(self, call: Call, error: Failure, fallback: str) -> str | None:
@@ -306,16 +316,9 @@ def _trodden(call: Call) -> tuple[str, ...]:
 def _told(call: Call, first: Result, error: Failure, second: Result) -> Result:
     """One result for the call that was made, which says that two tools were at work."""
     about, name = second.metadata, call.spec.fallback
-    metadata = Metadata(
-        call_id=call.call_id,
-        attempts=first.metadata.attempts,
-        cached=about.cached,
-        warnings=call.warnings,
-        trail=call.trail,
-        plan=about.plan,
-        approved=about.approved,
-        waited_ms=first.metadata.waited_ms + about.waited_ms,
-    )
+    metadata = call.about
+    metadata.cached, metadata.plan, metadata.approved = about.cached, about.plan, about.approved
+    metadata.waited_ms += about.waited_ms
     if second.error is None:
         call.warn(f"{call.tool} failed ({error.code}): this is the result of {name}.")
         return msgspec.structs.replace(second, metadata=metadata)

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from toolpost import redact
+from toolpost import known, redact
 from toolpost.call import Call, Progress
 from toolpost.contracts import Check, Ring, Road, Surroundings, Walk
 from toolpost.errors import ConfigError, Denied, InvalidArguments
@@ -140,21 +140,44 @@ class Sanitize:
         """What is said beside an output: an error's message, of whatever call, and warnings. A
         tool has made it from what it was just working with, or a check from what was sent.
         """
-        for said in (result.metadata.warnings, result.metadata.trail):
-            for place, text in enumerate(said):
-                said[place] = self._only_secrets.redact_text(text)
+        about, rules = result.metadata, self._only_secrets
+        said = "\n".join((*about.warnings, *about.trail))
+        if "~1" in said or not rules.clean(said):
+            clean = rules.redact_text
+            about.warnings, about.trail = [*map(clean, about.warnings)], [*map(clean, about.trail)]
         error = result.error
         return result if error is None else _told(result, error, self._only_secrets)
 
     def _in(self, spec: ToolSpec) -> Check:
+        """Nearly all calls: nothing to find. All their texts are looked at as one."""
+        rules, closely = self._rules, self._closely(spec)
+        read = reader(spec.input_schema)
+        quick = rules.clean_data
+        if rules.patterns or read is None or not quick(_names(spec.input_schema)):
+            return Check(lambda call: None if quick(call.arguments) else closely(call))
+
+        def look(call: Call) -> Call | None:
+            texts: list[str] = []
+            try:
+                read(call.arguments, texts)
+                text = "\n".join(texts)
+                if rules.innocent(text) and not (known.values and known.holds(text)):
+                    return None
+            except TypeError:  # what is no str counts as a text where it is one in JSON
+                if quick(call.arguments):
+                    return None
+            except ValueError:
+                pass  # half of a character
+            return closely(call)
+
+        return Check(look)
+
+    def _closely(self, spec: ToolSpec) -> Callable[[Call], Call | None]:
         place = _place(spec.input_schema, spec.input_schema, 0)
-        innocent = self._first_look(spec.input_schema)
         stated, schema = _stated(spec.input_schema), Schema(spec.input_schema, coerce=spec.coerce)
         acts = spec.effects != "read" and self._whole == "block"
 
         def look(call: Call) -> Call | None:
-            if innocent(call.arguments):
-                return None
             search = _Search(
                 self._rules, self._only_secrets, self._actions, stated=stated, acts=acts
             )
@@ -168,23 +191,7 @@ class Sanitize:
                 raise search.unfit(call, fault) from None
             return call.with_arguments(arguments)
 
-        return Check(look)
-
-    def _first_look(self, schema: Mapping[str, Any]) -> Callable[[Any], bool]:
-        """Nearly all calls: nothing to find. All texts are looked at as one."""
-        read, clean, quick = reader(schema), self._rules.clean, self._rules.clean_data
-        if read is None or not quick(_names(schema)):
-            return quick
-
-        def innocent(arguments: Any) -> bool:
-            texts: list[str] = []
-            read(arguments, texts)
-            try:
-                return clean("\n".join(texts))
-            except TypeError:  # what is no str counts as a text where it is one in JSON
-                return quick(arguments)
-
-        return innocent
+        return look
 
     def _out(self, external: bool) -> Ring:
         async def ring(call: Call, call_next: Walk) -> Result:

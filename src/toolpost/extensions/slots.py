@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Ring, Road, Surroundings, Walk
-from toolpost.errors import ConfigError, QueueFull, TimedOut
+from toolpost.contracts import Around, Ring, Road, Surroundings, Walk
+from toolpost.errors import CallError, ConfigError, QueueFull, TimedOut
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
 from toolpost.result import Result
@@ -89,25 +89,32 @@ class Slots:
         }
 
 
-def _through(gate: _Gate) -> Ring:
-    async def ring(call: Call, call_next: Walk) -> Result:
-        waited = 0.0
-        if gate.running < gate.most:  # whoever leaves hands his slot on: nobody waits then
-            gate.running += 1
-        else:
-            waited = await gate.wait(call.deadline)
-        try:
-            result = await call_next(call)
+def _through(gate: _Gate) -> Around:
+    def around(inner: Walk, failed: Callable[[Call, Exception], Result]) -> Walk:
+        async def step(call: Call) -> Result:
+            waited = 0.0
+            call.about.open_trail().append(Slots.name)
+            if gate.running < gate.most:  # whoever leaves hands his slot on: nobody waits then
+                gate.running += 1
+            else:
+                try:
+                    waited = await gate.wait(call.deadline)
+                except CallError as refusal:
+                    return failed(call, refusal)
+            try:
+                result = await inner(call)
+            finally:
+                if gate.waiting:
+                    gate.hand_on()
+                else:
+                    gate.running -= 1
             if waited:
                 result.metadata.waited_ms += waited * 1000
             return result
-        finally:
-            if gate.waiting:
-                gate.hand_on()
-            else:
-                gate.running -= 1
 
-    return ring
+        return step
+
+    return Around(around)
 
 
 def _through_all(gates: tuple[_Gate, ...]) -> Ring:

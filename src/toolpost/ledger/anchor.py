@@ -89,14 +89,14 @@ class Slot:
 
 def free_slots(folder: Path) -> Iterator[Slot]:
     """The chains that nobody writes, each locked as it comes; whoever asks releases them."""
-    for path in _files(folder):
+    for path in files(folder):
         if (slot := _locked(path)) is not None:
             yield slot
 
 
 def new_slot(folder: Path) -> Slot:
     """A file for a chain that is yet to begin."""
-    number = len(_files(folder))
+    number = len(files(folder))
     while True:
         path = folder / _NAME.format(number)
         if not path.exists() and (slot := _locked(path)) is not None:
@@ -107,7 +107,7 @@ def new_slot(folder: Path) -> Slot:
 def anchors(folder: Path) -> dict[str, Anchor | None]:
     """File name → what it says, without waiting for anybody; ``None``: it is not readable."""
     found: dict[str, Anchor | None] = {}
-    for path in _files(folder):
+    for path in files(folder):
         body = path.read_bytes()
         if body:
             found[path.name] = _anchor(body)
@@ -127,7 +127,8 @@ def new_writer() -> str:
     return secrets.token_hex(6)
 
 
-def _files(folder: Path) -> list[Path]:
+def files(folder: Path) -> list[Path]:
+    """Of all chains, those that are yet to begin too."""
     return sorted(folder.glob(_NAME.replace("{:03}", "*")))
 
 

@@ -16,7 +16,8 @@ import msgspec
 
 from toolpost.contracts import Clock, Journal, Line
 from toolpost.ledger.anchor import Anchor, Slot, free_slots, new_slot, new_writer
-from toolpost.ledger.block import decode, link
+from toolpost.ledger.block import Block, decode, link
+from toolpost.ledger.peers import Heads, Peers, heads_in
 from toolpost.ledger.record import UNKNOWN, AuditRecord
 from toolpost.ledger.writing import CHECKPOINT_EVERY, Chain
 from toolpost.seal import Seal, Verifier, new_seal, open_seal, verifiers
@@ -105,7 +106,7 @@ class _Taking(msgspec.Struct, frozen=True):
         """A new chain: its anchor is there before its first record."""
         anchor = Anchor(writer=new_writer(), time=self.clock.time())
         slot.write(anchor.signed(self.seal))
-        return self._chain(anchor, slot)
+        return self._chain(anchor, slot, {})
 
     async def resumed(self, slot: Slot) -> Chain | None:
         """The chain of a slot, with everything closed that a dead writer left open; ``None`` if
@@ -125,20 +126,26 @@ class _Taking(msgspec.Struct, frozen=True):
             _left_alone(slot, "it is not as a key that is known here signed it")
             return None
         head = await self.journal.head(anchor.writer)
-        found = await _left_open(self.journal, anchor, head)
+        found = await _left(self.journal, anchor, head)
         if found is None:
             _left_alone(slot, "the journal does not have what it says")
             return None
-        chain = self._chain(_at(anchor, head), slot)
-        if found:
-            chain.add([_unknown(record, self.clock) for record in found.values()])
+        chain = self._chain(_at(anchor, head), slot, found.told)
+        if found.open:
+            chain.add([_unknown(record, self.clock) for record in found.open.values()])
             await chain.write()
-            _log.warning("%d calls of a writer that died are closed as unknown", len(found))
+            _log.warning("%d calls of a writer that died are closed as unknown", len(found.open))
         return chain
 
-    def _chain(self, anchor: Anchor, slot: Slot | None) -> Chain:
+    def _chain(self, anchor: Anchor, slot: Slot, told: Heads) -> Chain:
         return Chain(
-            anchor, self.journal, slot=slot, seal=self.seal, clock=self.clock, every=self.every
+            anchor,
+            self.journal,
+            slot=slot,
+            seal=self.seal,
+            clock=self.clock,
+            every=self.every,
+            peers=Peers(slot.path.parent, anchor.writer, keys=self.keys, told=told),
         )
 
 
@@ -161,18 +168,35 @@ def _at(anchor: Anchor, head: Line | None) -> Anchor:
     )
 
 
-async def _left_open(
-    journal: Journal, anchor: Anchor, head: Line | None
-) -> dict[str, AuditRecord] | None:
-    """The intents without an outcome; ``None`` if the chain is not the one that was anchored."""
+class _Left(msgspec.Struct):
+    """What a writer left behind."""
+
+    open: dict[str, AuditRecord] = {}
+    """The intents without an outcome."""
+    told: Heads = {}
+    """What it had said of the other chains."""
+
+    def read(self, block: Block) -> None:
+        for record in block.events():
+            self.told = heads_in(record) or self.told
+            if record.kind == "intent":
+                self.open[record.call_id] = record
+            else:
+                self.open.pop(record.call_id, None)
+
+
+async def _left(journal: Journal, anchor: Anchor, head: Line | None) -> _Left | None:
+    """``None`` if the chain is not the one that was anchored."""
     if (0 if head is None else head.number) < anchor.number:
         return None
+    left = _Left()
     if head is not None and head.number == anchor.number:
         if link(head.body) != anchor.link:
             return None
         if anchor.clean:
-            return {}
-    opened: dict[str, AuditRecord] = {}
+            if (block := decode(head.body)) is not None:  # what it said when it was closed
+                left.read(block)
+            return left
     before = ""
     async for line in lines_of(journal, after=anchor.since, writer=anchor.writer):
         block = decode(line.body)
@@ -181,12 +205,8 @@ async def _left_open(
         before = link(line.body)
         if line.number == anchor.number and before != anchor.link:
             return None
-        for record in block.events():
-            if record.kind == "intent":
-                opened[record.call_id] = record
-            else:
-                opened.pop(record.call_id, None)
-    return opened
+        left.read(block)
+    return left
 
 
 def _unknown(intent: AuditRecord, clock: Clock) -> AuditRecord:

@@ -147,7 +147,7 @@ class Scribe:
             self._task = None
         try:
             async with asyncio.timeout(self._patience):
-                if await self._drain():
+                if await self._drain(whole=True):
                     await self._sign()
         except Exception as fault:  # noqa: BLE001 - the journal's fault; the house is closing
             self._fail(fault)
@@ -194,24 +194,32 @@ class Scribe:
             if not await self._drain():
                 self._later(_RETRY)
 
-    async def _drain(self) -> bool:
-        """Write everything there is; whether it could be written."""
+    async def _drain(self, *, whole: bool = False) -> bool:
+        """Write what there is; whether it could be written. The few that have come meanwhile wait
+        for others, unless it is to be the ``whole``.
+        """
         try:
             if self._chain is None and (self.pending or self._waiters):
                 self._chain = await self._opening()
-            while self._chain is not None and (self._chain.waiting or self.pending):
+            due = True
+            while self._chain is not None and (self._chain.waiting or (self.pending and due)):
                 await self._write(self._chain)
+                due = whole or len(self.pending) >= BATCH
         except Exception as fault:  # noqa: BLE001 - a journal may fail in any way; it is tried again
             self._fail(fault)
             return False
         self._answer(True)
         self.brim = 1
+        if self.pending:
+            self._soon()
         if self._tend is not None and self._chain is not None:
             await self._tended(self._chain, self._tend)
         return True
 
     async def _write(self, chain: Chain) -> None:
         if not chain.waiting:
+            if chain.peers is not None and chain.peers.news():
+                chain.checkpoint("another chain has begun")
             await self._gather(chain)
         await chain.write()
         self._answer(True)

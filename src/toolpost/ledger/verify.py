@@ -2,23 +2,30 @@
 
 Above: ``toolpost audit verify``. Below: the lines of a journal or of an exported file, the anchors,
 the keys. Per chain: every block says its own place; every link fits; every checkpoint's signature
-holds; and the chain reaches as far as its anchor says. In a block that does not fit, checksums name
-the record; where they do not, the records of the block are named. It never repairs anything.
+holds; and the chain reaches as far as its anchor and the other chains say. In a block that does not
+fit, checksums name the record; where they do not, the records of the block are named. It never
+repairs anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import Literal
+from array import array
+from bisect import bisect_left
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from toolpost.contracts import Line
 from toolpost.ledger.anchor import Anchor
 from toolpost.ledger.block import Block, decode, link, sums_of
+from toolpost.ledger.peers import heads_in
 from toolpost.ledger.record import AuditRecord, sealed_text
 from toolpost.seal import Verifier
 
+_NOTHING: Final = (
+    "there is a key and not one chain: all of them are gone with their anchors, if any had begun"
+)
 Fault = Literal["edited", "deleted", "moved", "forged", "cut", "missing", "unreadable"]
 
 
@@ -95,11 +102,16 @@ async def verify(lines: AsyncIterable[Line], proof: Proof) -> Verified:
                 line.writer, trusted.get(line.writer), earlier.pop(line.writer, []), proof
             )
         chain.read(line)
-    missing = trusted.keys() - chains.keys() if proof.whole else ()
-    problems += [_gone(one, trusted[one].number) for one in missing if trusted[one].number]
-    problems += [_gone(head.writer, head.number) for heads in earlier.values() for head in heads]
-    for chain in chains.values():
-        chain.end()
+    told = sorted({head for chain in chains.values() for head in chain.told})
+    known = [(head.writer, head.number) for heads in earlier.values() for head in heads]
+    if proof.whole:
+        known += [(one.writer, one.number) for one in trusted.values()]
+        known += [(one.writer, one.number) for one in told]
+        if proof.keys and not proof.anchors and not chains:
+            problems.append(Problem("", 0, "missing", _NOTHING))
+    problems += [_gone(*one) for one in _furthest(known) if one[0] not in chains and one[1]]
+    for writer, chain in chains.items():
+        chain.end([head for head in told if head.writer == writer])
         problems += chain.problems
     return Verified(
         records=sum(chain.count for chain in chains.values()),
@@ -109,8 +121,21 @@ async def verify(lines: AsyncIterable[Line], proof: Proof) -> Verified:
     )
 
 
+def _furthest(known: Iterable[tuple[str, int]]) -> Iterable[tuple[str, int]]:
+    return dict(sorted(known)).items()  # of each writer the last, which is the highest
+
+
 def _gone(writer: str, number: int) -> Problem:
-    return Problem(writer, 1, "missing", f"the whole chain is gone; it had {number} records")
+    what = f"the whole chain is gone; it had at least {number} records"
+    return Problem(writer, 1, "missing", what)
+
+
+class _Told(NamedTuple):
+    """How far one chain says that another had come."""
+
+    writer: str
+    number: int
+    link: str
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -144,6 +169,9 @@ class _Reading:
         self._link = ""
         self._open: set[str] = set()
         self._keys: set[str] = set()
+        self.told: set[_Told] = set()
+        # where each block ended, and its link: another chain may know of it
+        self._ends, self._links = array("Q"), bytearray()
 
     def read(self, line: Line) -> None:
         if self._proof.whole and self._anchor is not None and line.number < self._anchor.base:
@@ -166,14 +194,17 @@ class _Reading:
         self._before = self._here
         self._here = _Place(block.first, block.last, line.position)
         self._link = link(line.body)
+        self._ends.append(block.last)
+        self._links += bytes.fromhex(self._link)
         for record in block.events():
             self._event(line, block, record)
         self._witness(line)
 
-    def end(self) -> None:
+    def end(self, told: Sequence[_Told]) -> None:
+        """``told`` is what the other chains say of it, in order."""
         if self.problems:
             return
-        reach = max(self._known, default=0)
+        reach = max((*self._known, *(head.number for head in told)), default=0)
         if self._doubt:  # nothing behind the broken link says which of the two was changed
             self._edited(self._here)
         elif self._proof.whole and reach > self._here.last:
@@ -182,6 +213,19 @@ class _Reading:
         elif self._proof.whole and self._anchor is None and self._keys & self._proof.keys.keys():
             gone = "its anchor is gone: it cannot be said whether the tail is cut"
             self._after(self._here.last, "missing", gone)
+        else:
+            self._held_against(told)
+
+    def _held_against(self, told: Sequence[_Told]) -> None:
+        for head in told:
+            place = bisect_left(self._ends, head.number)
+            if self._first <= head.number <= self._here.last and not (
+                self._ends[place] == head.number
+                and self._links[place * 32 : place * 32 + 32].hex() == head.link
+            ):
+                what = f"another chain knew record {head.number} as something else"
+                self._after(head.number, "forged", what)
+                return
 
     def head(self) -> Head:
         return Head(
@@ -238,6 +282,8 @@ class _Reading:
             self._open.discard(record.call_id)
         if record.key:
             self._keys.add(record.key)
+        if record.key in self._proof.keys and not self._doubt:
+            self.told |= {_Told(one, *head) for one, head in heads_in(record).items()}
         if record.kind != "checkpoint" or self._doubt:
             return
         verifier = self._proof.keys.get(record.key)
@@ -271,6 +317,8 @@ class _Reading:
     def _unreadable(self, line: Line) -> None:
         number = self._here.last + 1
         what = "it is not a record any more"
+        if not self._writer:
+            what = "this is no line as `audit export --format journal` writes them"
         if line.number > number:
             what = f"what held the records {number} to {line.number} is not a block any more"
         self._bad(line, "edited", what, number=number, last=line.number)

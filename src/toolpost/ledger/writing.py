@@ -14,11 +14,12 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from toolpost.contracts import Clock, Journal, Line
 from toolpost.ledger.anchor import Anchor, Slot
 from toolpost.ledger.block import Packed, Place, Told, link, pack
+from toolpost.ledger.peers import Peers
 from toolpost.ledger.record import AuditRecord, sealed_text
 from toolpost.seal import Seal
 
@@ -41,8 +42,9 @@ class Chain:
         seal: Seal,
         clock: Clock,
         every: int = CHECKPOINT_EVERY,
+        peers: Peers | None = None,
     ) -> None:
-        self.anchor, self.slot = anchor, slot
+        self.anchor, self.slot, self.peers = anchor, slot, peers
         self.number, self.link = anchor.number, anchor.link
         self._sent = anchor.number
         self.open: dict[str, int] = {}
@@ -67,7 +69,15 @@ class Chain:
         """Say who goes on with it, and which key signs from here on."""
         note = f"process {os.getpid()} on {socket.gethostname()}"
         self.add(
-            [AuditRecord(kind="start", time=self._clock.time(), note=note, key=self._seal.key)]
+            [
+                AuditRecord(
+                    kind="start",
+                    time=self._clock.time(),
+                    note=note,
+                    key=self._seal.key,
+                    details=self._beside(),
+                )
+            ]
         )
 
     def add(self, told: Sequence[Told]) -> None:
@@ -97,6 +107,7 @@ class Chain:
             note=note,
             key=self._seal.key,
             signature=self._seal.sign(text),
+            details=self._beside(),
         )
         self._take(pack([signed], self.place()))
         self._since_checkpoint = 0
@@ -121,6 +132,9 @@ class Chain:
     def release(self) -> None:
         if self.slot is not None:
             self.slot.release()
+
+    def _beside(self) -> dict[str, Any] | None:
+        return None if self.peers is None else self.peers.details()
 
     def _take(self, packed: Packed) -> None:
         first = self.number + 1

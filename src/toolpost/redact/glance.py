@@ -9,6 +9,7 @@ nothing, and never misses what they would find. It suspects every text in which 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Final
@@ -23,6 +24,10 @@ _SIZE: Final = 64 * 1024 * 1024
 _MEMORY: Final = 8 * 1024 * 1024
 """Bytes that the engine may keep; with too few it walks every text state by state."""
 
+_COUNT: Final = re.compile(r"\{([0-9]+),([0-9]*)\}")
+_FEW: Final = 16
+_MANY: Final = 1000
+
 Innocent = Callable[[str], bool]
 """True where no rule matches and nothing hides. A lone surrogate raises ``ValueError``."""
 
@@ -30,7 +35,7 @@ Innocent = Callable[[str], bool]
 @cache
 def innocent(*, personal: bool, names: bool = False) -> Innocent:
     """With ``names``, the JSON of an object that has a name that says secret is not innocent."""
-    import jsonschema_rs  # 40 ms, and what is compiled here 15 more: once a text is looked at
+    import jsonschema_rs  # 40 ms, and what is compiled here 5 more: once a text is looked at
 
     rules = SECRETS + (PERSONAL if personal else ()) + ((NAMED,) if names else ())
     options = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_MEMORY)
@@ -47,6 +52,14 @@ def _of_characters(pattern: str) -> str:
     word, no space, and one of those that the rules call 0x80 and above.
     """
     pattern = pattern.replace(r"\b", r"(?-u:\b)").replace(r"\s", r"\t\n\f\r ")
-    pattern = pattern.replace(r"\x80-\xff", r"\u0080-\U0010FFFF")
+    pattern = _COUNT.sub(_coarser, pattern.replace(r"\x80-\xff", r"\u0080-\U0010FFFF"))
     plain = pattern.removeprefix("(?i)")
     return f"(?:{pattern})" if plain == pattern else f"(?i:{plain})"
+
+
+def _coarser(count: re.Match[str]) -> str:
+    """Many of something is at least some of it: every one that is counted is a part of the whole,
+    and all of them together would be most of it.
+    """
+    least, most = int(count[1]), int(count[2] or _MANY)
+    return count[0] if most <= _FEW else f"{{{min(least, _FEW)},}}"

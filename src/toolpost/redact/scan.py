@@ -81,11 +81,13 @@ class Rules:
             **{p.name: p.secret for p in own},
         }
         """Every kind there is, and whether it is a secret."""
-        self._innocent: Innocent = self._first
+        self.innocent: Innocent = self._first
+        """The first look alone: nothing is said of what the process was given, or of patterns of
+        a user's own."""
 
     def _first(self, text: str) -> bool:
-        self._innocent = innocent(personal=self._personal)
-        return self._innocent(text)
+        self.innocent = innocent(personal=self._personal)
+        return self.innocent(text)
 
     def find(self, text: str) -> list[Finding]:
         """What is in a text, in order; findings do not overlap."""
@@ -111,7 +113,7 @@ class Rules:
         if self._own or (known.values and known.holds(text)):
             return False
         try:
-            return len(text) < _LEAST or self._innocent(text)
+            return len(text) < _LEAST or self.innocent(text)
         except ValueError:
             return False  # half of a character, or a text of a class of its own
 

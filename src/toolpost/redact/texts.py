@@ -123,10 +123,12 @@ def _columns(schema: Mapping[str, Any]) -> list[str] | None:
     return None
 
 
-def _table(columns: Iterable[str]) -> Read:
+def _table(columns: Iterable[str], within: str | None = None) -> Read:
+    """``within``: the rows stand under that name."""
+
     def read(value: Any, texts: list[str]) -> None:
-        for name in columns:
-            texts += [item[name] for item in value]
+        rows = value if within is None else value[within]
+        texts += [row[name] for name in columns for row in rows]
 
     return read
 
@@ -138,6 +140,10 @@ def _object(schema: Mapping[str, Any]) -> Read | None:
     parts = tuple(reads.items())
     if len(parts) == 1 and parts[0][0] in (schema.get("required") or ()):
         ((only, inner),) = parts
+        within = _properties(schema)[only]
+        columns = _columns(within["items"]) if within.get("type") == "array" else None
+        if columns is not None:
+            return _table(columns, only)
         return lambda value, texts: inner(value[only], texts)
 
     def read(value: Any, texts: list[str]) -> None:

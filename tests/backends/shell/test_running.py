@@ -119,7 +119,7 @@ async def test_a_spec_may_ask_for_what_there_is_until_the_cap(
 
 async def test_output_below_the_cap_is_not_touched_by_truncate() -> None:
     result = await call(script("echo x", truncate=True))
-    assert (result.output, result.metadata.warnings) == ("x", [])
+    assert (result.output, result.metadata.warnings) == ("x", ())
 
 
 # --- how it ends -------------------------------------------------------------------------------

@@ -163,6 +163,7 @@ class Server:
         self.worn = False
         self.folder = os.getcwd()  # noqa: PTH109 - pathlib is slow to import
         self.environment = dict(os.environ)
+        self.raw = _raw(os.environ).copy()
         self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.start = resident()
 
@@ -204,7 +205,7 @@ class Server:
             moved = True
         if moved:
             os.chdir(self.folder)
-        if os.environ != self.environment:
+        if _raw(os.environ) != self.raw:
             os.environ.clear()
             os.environ.update(self.environment)
 
@@ -350,6 +351,11 @@ class Server:
             self.peak = peak
             return resident() - self.start > self.growth
         return False
+
+
+def _raw(environment: Any) -> dict[Any, Any]:
+    """The variables as they are kept: to decode each of them would take longer than a call."""
+    return getattr(environment, "_data", environment)  # type: ignore[no-any-return]
 
 
 def has_children() -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from toolpost.backends.python.calling import Function, function_from, taking_a_mapping
 from toolpost.call import Call, Caller, Progress
 from toolpost.contracts import Services
+from toolpost.result import Metadata
 from toolpost.spec import ToolSpec
 
 Send = Callable[[dict[str, Any]], None]
@@ -44,8 +45,7 @@ class FarTool:
             spec=self._spec,
             arguments=arguments,
             caller=msgspec.convert(context.get("caller") or {"id": "owner"}, Caller),
-            trail=[],
-            warnings=_Warnings(send),
+            about=Metadata(warnings=_Warnings(send)),
             on_progress=_reporting(send),
         )
 
