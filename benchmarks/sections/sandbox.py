@@ -77,6 +77,7 @@ async def _measured(calls: int) -> tuple[dict[str, Series], str]:
         kept = Confinement(write=(folder,), memory=MEMORY, tier=2)
         try:
             for number in range(calls):
+                await sandbox.settled()
                 found[PLAIN].rounds.append(_plain(NOTHING, ""))
                 found[PLAIN_SAY].rounds.append(_plain(SAY, WRITTEN))
                 if number % COLD_EVERY == 0:

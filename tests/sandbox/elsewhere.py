@@ -81,21 +81,37 @@ def as_ordinary_user(program: str, *arguments: str, home: Path | None = None) ->
     return _printed(argv, env)
 
 
-def in_a_container(program: str, *arguments: str) -> str:
-    """What it prints as root of a small root file system, with no home and no init."""
+_DROPPED = """
+import os, sys
+user, argv = int(sys.argv[1]), sys.argv[2:]
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+os.execv(argv[0], argv)
+"""
+
+
+def in_a_container(program: str, *arguments: str, user: int = 0) -> str:
+    """What it prints in a small root file system, with no home and no init; as its root, unless
+    another user is named.
+    """
     bwrap = bubblewrap()
     assert bwrap is not None
     options = ["--unshare-pid", "--unshare-ipc", "--cap-add", "ALL", "--proc", "/proc"]
     options += ["--dev-bind", "/dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp"]
     for tree in ("/usr", "/etc", "/sys", *NEEDED):
+        for above in [*Path(tree).parents][-2::-1]:  # open, where bubblewrap would make it closed
+            options += ["--perms", "0755", "--dir", str(above)] * (str(above) != "/tmp")
         options += ["--ro-bind", tree, tree]
     for name in ("bin", "lib", "lib64", "sbin"):
         if os.path.islink(f"/{name}"):
             options += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
     with tempfile.TemporaryDirectory() as folder:
         options += ["--bind", folder, "/data"]
+        os.chown(folder, user, user)
         env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCE / "src"), "HOME": "/"}
-        argv = [bwrap, *options, "--", sys.executable, "-c", program, *arguments]
+        dropped = [sys.executable, "-c", _DROPPED, str(user)] if user else []
+        argv = [bwrap, *options, "--", *dropped, sys.executable, "-c", program, *arguments]
         return _printed(argv, env)
 
 

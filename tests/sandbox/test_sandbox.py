@@ -18,7 +18,7 @@ from tests.sandbox.leftovers import groups_of
 from toolpost.errors import SetupError
 from toolpost.process import Child
 from toolpost.sandbox import Confinement, Sandbox
-from toolpost.sandbox._entry import held
+from toolpost.sandbox._entry import SLICE, held
 from toolpost.sandbox.view import INNER, interpreter
 
 pytestmark = pytest.mark.anyio
@@ -197,6 +197,52 @@ async def test_its_own_end_is_told_before_all_is_cleared_away(sandbox: Sandbox) 
         ending = await child.ended()
         assert (ending.code, said(child)) == (4, "done\n")
         assert (await child.wait()).code == 4
+
+
+async def test_a_cold_end_is_heard_before_its_keepers_have_noticed(sandbox: Sandbox) -> None:
+    near, far = os.pipe()
+    child = await sandbox.spawn(["sh", "-c", "read line; exit 4"], Confinement(), stdin=near)
+    os.close(near)
+    below = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text()
+    keepers = [child.pid, *map(int, below.split())]
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        os.close(far)
+        async with asyncio.timeout(FENCE):
+            assert (await child.ended()).code == 4
+    finally:
+        for pid in keepers:
+            os.kill(pid, signal.SIGCONT)
+    async with asyncio.timeout(FENCE):
+        assert (await child.wait()).code == 4
+
+
+TURN = """
+import ctypes, os, struct
+libc, about = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(56)
+number = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
+assert libc.syscall(number, 0, about, 56, 0) == 0
+print(struct.unpack_from("=IIQiIQ", about)[5], os.getpriority(os.PRIO_PROCESS, 0))
+"""
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_program_takes_short_turns_and_has_no_other_priority(
+    sandbox: Sandbox, warm: bool
+) -> None:
+    plain = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TURN, stdout=asyncio.subprocess.PIPE
+    )
+    turn, priority = (await plain.communicate())[0].decode().split()
+    if turn == "0":
+        pytest.skip("this kernel does not know of turns")
+    confinement = Confinement()
+    if warm:
+        await sandbox.warm_up(confinement)
+    code, text = await run(sandbox, [interpreter()[0], "-I", "-c", TURN], confinement)
+    assert (code, text) == (0, f"{SLICE} {priority}\n")
+    assert int(turn) > SLICE
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -120,10 +121,15 @@ def _check_path(path: str, real: str, grant: str) -> None:
 
 def homes() -> tuple[str, ...]:
     """The home folders of who runs this: by the system's word, and by the environment's."""
-    found = [environ.for_child().get("HOME")]
-    with contextlib.suppress(KeyError):
-        found.append(pwd.getpwuid(os.getuid()).pw_dir)
+    found = (environ.for_child().get("HOME"), _home(os.getuid()))
     return tuple(os.path.realpath(one) for one in found if one)
+
+
+@lru_cache
+def _home(user: int) -> str | None:
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(user).pw_dir
+    return None
 
 
 def within(path: str, root: str) -> bool:

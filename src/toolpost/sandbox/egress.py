@@ -1,7 +1,7 @@
 """The way out: proxies that let through what was granted, each behind a unix socket.
 
 Above: ``sandbox.py`` binds the socket into the sandbox, where a relay leads to it from loopback.
-Below: ``destination.py`` decides. It speaks just enough HTTP: CONNECT, and requests with a whole
+Below: ``net.destination`` decides. It speaks just enough HTTP: CONNECT, and requests with a whole
 URL. It refuses to know what is sent, and never looks into it.
 """
 
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from toolpost import incarnation
-from toolpost.sandbox.destination import Granted, Refused
+from toolpost.net.destination import Granted, Refused
 
 _HEAD: Final = 32 * 1024
 _PATIENCE: Final = 20.0
@@ -107,7 +107,7 @@ async def _attend(
             raise Refused("too many connections at once")
         async with asyncio.timeout(_PATIENCE):
             wanted = _understood(await _head(reader))
-            address = await granted.address(wanted.host, wanted.port)
+            address, *_ = await granted.addresses(wanted.host, wanted.port)
             far_reader, far_writer = await asyncio.open_connection(address, wanted.port)
     except Refused as fault:
         await _answer(writer, "403 Forbidden", str(fault))

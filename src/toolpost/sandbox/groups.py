@@ -7,6 +7,7 @@ to change a bound costs nothing). Below: the files of the kernel. It refuses to 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -65,7 +66,7 @@ class Group:
     def _write(self, controller: str, name: str, value: str, *, needed: bool = True) -> None:
         if controller in self._folders:
             try:
-                (self._folders[controller] / name).write_text(value)
+                _set(f"{self._folders[controller]}/{name}", value)
             except OSError:
                 if needed:
                     raise
@@ -77,6 +78,15 @@ class Group:
                 if word == key:
                     return int(number)
         return 0
+
+
+def _set(path: str, value: str) -> None:
+    """Without the detours of a text file: a call waits for it."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(number, value.encode())
+    finally:
+        os.close(number)
 
 
 class Groups:

@@ -22,11 +22,15 @@ from toolpost.sandbox.ownership import Maps
 
 TALK: Final = 199
 """The number that the inner process' socket has inside."""
+STATUS: Final = 198
+"""The number under which bubblewrap finds where to tell how a program ended."""
 PORT: Final = 3128
 _OPEN_FILES: Final = 256
 _LOCKED: Final = 8 * 1024 * 1024
 _OF_THE_HOST: Final = ("localhost:", "127.", "[::1]")
 _LIMITER: Final = "/usr/bin/prlimit"
+_WITHOUT_A_VIEW: Final = {"GIT_CONFIG_NOSYSTEM": "1"}
+"""Where what is not granted is seen and cannot be read: git gives up at a file like that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +128,16 @@ def direct(
     fds: Sequence[int],
     real: Mapping[str, str],
 ) -> Plan:
-    """Become the program at once."""
+    """Become the program at once; a descriptor to tell of its end comes behind the others."""
     variables = environment(confinement)
     if not view.shows(confinement, argv[0], variables.get("PATH", os.defpath)):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
     if not machine.grouped:  # else the cgroup counts
         argv = [_LIMITER, f"--nproc={confinement.processes}", "--", *argv]
     stage = _Stage(machine, confinement, real, None)
-    made = _walled(machine, confinement, argv, fds=fds, stage=stage)
+    made = _walled(machine, confinement, argv, fds=[*fds, STATUS], stage=stage)
+    made.data["options"] += ["--json-status-fd", str(STATUS)]
+    made.data["stay"] = True
     for name, value in variables.items():
         made.data["options"] += ["--setenv", name, value]
     made.data["options"] += ["--chdir", confinement.folder]
@@ -157,7 +163,7 @@ def unwalled(
         data={
             **_common(machine, confinement, argv, fds),
             "cwd": confinement.working_dir or confinement.folder,
-            "env": environment(confinement),
+            "env": {**_WITHOUT_A_VIEW, **environment(confinement)},
             "landlock": landlock.rules(confinement, real) if restricted else None,
             "limits": [*_limits(machine, confinement), processes],
             "seccomp": seccomp.build(apart=False, shared_memory=machine.grouped)
@@ -221,6 +227,7 @@ def _common(
         "fds": list(fds),
         "maps": 0,
         "stage": [],
+        "stay": False,
         "user": machine.user or 0,
     }
 

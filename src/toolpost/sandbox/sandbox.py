@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from toolpost.errors import ConfigError, MissingPart, SetupError
 from toolpost.process import Child, unhurried
-from toolpost.sandbox import egress, finding, plan
+from toolpost.sandbox import cold, egress, finding, plan
 from toolpost.sandbox.confinement import (
     LEVELS,
     Confinement,
@@ -257,6 +257,8 @@ class Sandbox:
         targets = [theirs for _, theirs in fds]
         planned = make(self._machine, confinement, argv, fds=targets, real=real)
         stem = await self._ready.stem(confinement)
+        if self._machine.bwrap is not None:
+            return await cold.become(stem, planned, [ours for ours, _ in fds])
         try:
             await stem.follow(planned, [ours for ours, _ in fds])
         except BaseException:

@@ -188,6 +188,21 @@ async def test_what_cannot_be_confined_is_refused_with_the_reason(grant: Any) ->
         assert not (await tools.health("it")).healthy
 
 
+@pytest.mark.req("FM-7")
+async def test_a_script_of_ones_own_is_shown_to_itself_and_nothing_beside_it(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "hello.sh"
+    script.write_text('#!/bin/sh\nls "${0%/*}"; echo more >> "$0" || echo hello "$1"\n')
+    script.chmod(0o755)
+    (tmp_path / "beside").write_text("")
+    spec = confined([str(script), "{who}"], "who")
+    async with executor(spec, programs=[str(script)]) as tools, asyncio.timeout(60):
+        assert (await tools.execute("it", {"who": "you"})).output == "hello.sh\nhello you"
+        script.write_text("#!/bin/sh\necho changed\n")
+        assert (await tools.execute("it", {"who": "you"})).output == "changed"
+
+
 async def test_a_program_that_the_sandbox_cannot_start_has_done_nothing(tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(b"\x7fno")
     (tmp_path / "odd").chmod(0o755)

@@ -69,15 +69,16 @@ class ShellBackend:
             "LANG": "C.UTF-8",
             "HOME": _HOMES[isolation],
         }
+        program = self._program(spec, command.program, base)
         return ShellHandle(
             command,
             isolation=isolation,
-            program=self._program(spec, command.program, base),
+            program=program,
             folders=folders,
             variables=Variables(command, self._services.secret, basis),
             starter=Plain(spec)
             if isolation == "process"
-            else Confined(spec, folders, self._sandbox),
+            else Confined(spec, program, folders=folders, shared=self._sandbox),
         )
 
     async def close(self) -> None:

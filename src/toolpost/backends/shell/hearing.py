@@ -1,28 +1,19 @@
 """Hearing a program out: what it writes is kept up to a bound, told while it runs, and at the bound
 the program is ended.
 
-Above: ``backend.py``. Below: ``process.py``, whose child it is. It refuses to know what the output
-means.
+Above: ``backend.py``. Below: ``process.py``, whose child it is, and ``telling.py``. It refuses to
+know what the output means.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from typing import Final, Self
+from typing import Self
 
 from toolpost.call import Call
-from toolpost.characters import stripped
 from toolpost.process import Child, Drain, Exit, unhurried
-from toolpost.spec import shortened
-
-_log = logging.getLogger("toolpost.tools")
-_EVERY: Final = 0.1
-"""Seconds between two pieces that a listener is told."""
-_LONGEST: Final = 16 * 1024
-"""Bytes of a line that is told before its end is there."""
-_MOST_MESSAGE: Final = 500
+from toolpost.telling import Telling
 
 
 class Heard:
@@ -35,7 +26,7 @@ class Heard:
     def __init__(self, call: Call, *, most: int) -> None:
         self._most = most
         self._child: Child | None = None
-        self._told = None if call.on_progress is None else _Telling(call)
+        self._told = None if call.on_progress is None else Telling(call)
         self.output = bytearray()
         self.flooded: str | None = None
         self._drains: list[Drain] = []
@@ -99,40 +90,3 @@ class Heard:
         """Close the program's ends here: theirs is the only one that counts."""
         while self._ends:
             os.close(self._ends.pop())
-
-
-class _Telling:
-    """Tells a listener whole lines, ten times a second at most: output as pieces of it, what goes
-    to standard error as messages.
-    """
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._waiting = {True: bytearray(), False: bytearray()}
-        self._resting = False
-        self._loop = asyncio.get_running_loop()
-
-    def hear(self, data: bytes, *, is_output: bool) -> None:
-        self._waiting[is_output] += data
-        if not self._resting:
-            self._tell()
-
-    def _tell(self) -> None:
-        self._resting = False
-        for is_output, waiting in self._waiting.items():
-            end = waiting.rfind(b"\n") + 1 or (len(waiting) if len(waiting) > _LONGEST else 0)
-            if end:
-                self._say(bytes(waiting[:end]).decode("utf-8", "replace"), is_output=is_output)
-                del waiting[:end]
-                self._resting = True
-        if self._resting:
-            self._loop.call_later(_EVERY, self._tell)
-
-    def _say(self, text: str, *, is_output: bool) -> None:
-        try:
-            if is_output:
-                self._call.partial(text)
-            elif lines := stripped(text).strip().splitlines():
-                self._call.progress(message=shortened(lines[-1], _MOST_MESSAGE))
-        except Exception:  # noqa: BLE001 - a listener's fault must not end the tool
-            _log.exception("a listener failed on what %s writes", self._call.tool)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
-import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -28,6 +26,8 @@ from toolpost.errors import (
 from toolpost.plugins import SharedSandbox
 from toolpost.process import Child, Exit
 from toolpost.sandbox import Confinement
+from toolpost.sandbox.confinement import within
+from toolpost.sandbox.view import system
 from toolpost.spec import ToolSpec
 
 _log = logging.getLogger("toolpost.tools")
@@ -36,10 +36,6 @@ _EXCEEDED: Final = {
     "memory": "The program needed more memory than it may use. Try a smaller input.",
     "processes": "The program wanted to start more processes than it may.",
 }
-_TOLD: Final = frozenset(
-    (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSYS)
-)
-"""Signals that are more likely than a program which ends with such a status by itself."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +93,13 @@ class Plain:
 class Confined:
     """``isolation: sandbox``: what the spec does not grant, the program cannot do."""
 
-    def __init__(self, spec: ToolSpec, folders: Folders, shared: SharedSandbox) -> None:
+    def __init__(
+        self, spec: ToolSpec, program: str, *, folders: Folders, shared: SharedSandbox
+    ) -> None:
         self._name, self._open = spec.name, shared
+        shown = any(within(program, tree) for tree in (*system(), *folders.all))
         self._confinement = Confinement(
-            read=folders.read,
+            read=folders.read if shown else (*folders.read, program),
             write=folders.write,
             egress=spec.egress,
             memory=spec.limits.memory,
@@ -142,8 +141,7 @@ class Confined:
         sandbox = await self._open()
         for bound in sandbox.exceeded(child):
             raise ResourceLimit(_EXCEEDED[bound], details={"limit": bound})
-        number = (ending.code or 0) - 128  # a sandbox can only tell of a signal as a shell does
-        return replace(ending, code=None, signal=number) if number in _TOLD else ending
+        return ending
 
     async def problem(self) -> str | None:
         try:

@@ -1,0 +1,62 @@
+"""A sandbox made for one call, where none waits: its end is heard from bubblewrap itself.
+
+Above: ``sandbox.py``. Below: a stem, and the plan for it. That all of it is gone is told by the
+keeper, as always, a good while later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from toolpost.process import Child
+from toolpost.sandbox.plan import Plan
+from toolpost.sandbox.stem import Stem
+
+_ENDED: Final = re.compile(rb'"exit-code": (\d{1,3})\b')
+_MOST: Final = 4096
+
+
+async def become(stem: Stem, plan: Plan, fds: Sequence[int]) -> Child:
+    """The program of a direct plan; ``OSError`` says what could not be done."""
+    ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        await stem.follow(plan, [*fds, theirs])
+    except BaseException:
+        os.close(ours)
+        await stem.discard()
+        raise
+    finally:
+        os.close(theirs)
+    _Ear(stem.child, ours)
+    return stem.child
+
+
+class _Ear:
+    """Hears the end of one program; nothing inside the sandbox can reach the other side."""
+
+    def __init__(self, child: Child, fd: int) -> None:
+        self._child = child
+        self._fd = fd
+        self._heard = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(fd, self._hear)
+        child.exited.add_done_callback(self._close)
+
+    def _hear(self) -> None:
+        said = os.read(self._fd, _MOST)
+        self._heard = (self._heard + said)[-_MOST:]
+        ended = _ENDED.search(self._heard)
+        if ended is not None:
+            self._child.has_ended(int(ended[1]) << 8, max_rss=0)
+        if ended is not None or not said:
+            self._close()
+
+    def _close(self, _: object = None) -> None:
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
