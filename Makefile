@@ -10,7 +10,7 @@ MEASURE := $(if $(filter-out --no-skips,$(TESTS)),,--cov --cov-report= --covered
 run: .venv/.ready
 	@$(BIN)/python examples/demo.py
 
-test: .venv/.ready
+test: .venv/.ready .venv/servers/.ready
 	@.ci/system-packages
 	$(BIN)/python -m pytest -n 2 $(MEASURE) $(TESTS)
 
@@ -32,6 +32,11 @@ docs: .venv/.ready
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+.venv/servers/.ready: tests/servers/install tests/servers/package-lock.json \
+  tests/servers/requirements.txt | .venv/.ready
+	@tests/servers/install $(BIN)/python .venv/servers || \
+	  echo "the MCP servers could not be installed: their tests will be skipped" >&2
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache benchmarks/.venv \

@@ -1,0 +1,184 @@
+"""A session that is kept: made when it is wanted, once for all who want it, and made again.
+
+Above: ``server.py``. Below: ``session.py``, through the function that opens one. After a failure
+the next attempt waits, longer each time; who calls meanwhile is told at once how long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from toolpost.backends.mcp.tools import Listing
+from toolpost.backends.mcp.wire import Forgotten
+from toolpost.errors import CallError, SetupError, Unauthorized, Unavailable
+from toolpost.spec import short
+
+if TYPE_CHECKING:
+    from toolpost.backends.mcp.session import Session
+
+T = TypeVar("T")
+_log = logging.getLogger("toolpost.mcp")
+FIRST_WAIT: Final = 0.5
+LONGEST_WAIT: Final = 60.0
+
+
+class Kept:
+    """``listing`` is what the server offered when it was last asked; ``problem`` why there is no
+    session, in words for who looks after it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[bool], Awaitable[Session]],
+        *,
+        within: float,
+        changed: Callable[[], None],
+    ) -> None:
+        """``connect`` opens one; it is told to begin with the handshake of the earlier era."""
+        self._name, self._connect, self._within, self._changed = name, connect, within, changed
+        self._session: Session | None = None
+        self._opening: asyncio.Task[Session] | None = None
+        self._failures = 0
+        """In a row: it could not be met, or ended without having answered anything."""
+        self._unmet = 0
+        self._not_before = 0.0
+        self._legacy = False
+        self._refusal: Exception | None = None
+        """What is to be mended before another attempt can go better."""
+        self.listing: Listing | None = None
+        self.problem: str | None = None
+
+    @property
+    def live(self) -> Session | None:
+        """The session, if there is one."""
+        return self._session if self._session is not None and self._session.alive else None
+
+    @property
+    def idle(self) -> bool:
+        """There is none, and nobody waits for one."""
+        return self.live is None and self._opening is None
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the next attempt."""
+        return max(0.0, self._not_before - monotonic())
+
+    async def session(self) -> Session:
+        """The session there is, or a new one; ``CallError`` if none can be had now."""
+        if (live := self.live) is not None:
+            return live
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._opened())
+            self._opening.add_done_callback(self._settled)
+        return await asyncio.shield(self._opening)  # who goes does not end it for the others
+
+    async def list(self) -> Listing:
+        """What the server offers now."""
+        listing = await self._told(lambda session: session.tools())
+        self._take(listing)
+        return listing
+
+    async def ping(self) -> None:
+        """Raises unless the server answers."""
+        await self._told(lambda session: session.ping())
+
+    async def _told(self, ask: Callable[[Session], Awaitable[T]]) -> T:
+        """What has no effects is asked again, if the server has just ended."""
+        try:
+            return await ask(await self.session())
+        except Forgotten:
+            pass
+        except Unavailable:
+            if self.live is not None or self.wait:
+                raise
+        return await ask(await self.session())
+
+    async def close(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    def _settled(self, opening: asyncio.Task[Session]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # looked at, even where nobody waits any more
+
+    async def _opened(self) -> Session:
+        if self._session is not None:
+            await self._over(self._session)
+        if (wait := self.wait) > 0:
+            raise self._refusal or self._down(wait)
+        try:
+            session = await self._introduced()
+        except (SetupError, Unauthorized) as fault:
+            self._refusal = fault
+            self._fail(fault.message)
+            raise
+        except Exception as exc:
+            self._refusal = None
+            self._fail(_words(exc, self._within))
+            raise self._down(self.wait) from exc
+        self._session, self._legacy, self.problem = session, not session.modern, None
+        self._unmet = 0
+        return session
+
+    async def _introduced(self) -> Session:
+        session: Session | None = None
+        try:
+            async with asyncio.timeout(self._within):
+                # what did not work in one way may in the other
+                session = await self._connect(self._legacy ^ bool(self._unmet % 2))
+                self._take(await session.tools())
+        except BaseException:
+            if session is not None:
+                await session.close()
+            raise
+        return session
+
+    def _take(self, listing: Listing) -> None:
+        before, self.listing = self.listing, listing
+        if before is not None and before.pins != listing.pins:
+            self._changed()
+
+    async def _over(self, session: Session) -> None:
+        self._session = None
+        await session.close()
+        _log.info("the session with the MCP server %s is over: %s", self._name, session.why)
+        if session.answered:
+            self._failures = 0
+            return
+        self._failures += 1
+        if self._failures > 1:  # the first may have been an accident
+            self._rest(f"it ended before it had answered anything: {session.why}")
+
+    def _fail(self, why: str) -> None:
+        self._failures += 1
+        self._unmet += 1
+        self._rest(why)
+
+    def _rest(self, why: str) -> None:
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (self._failures - 1))
+        self._not_before = monotonic() + wait * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        self.problem = why
+        _log.warning("the MCP server %s cannot be used: %s", self._name, why)
+
+    def _down(self, wait: float) -> CallError:
+        return Unavailable(
+            "The server behind this tool cannot be reached. Try again later.",
+            retry_after=round(wait, 3),
+            effects="none",
+        )
+
+
+def _words(exc: Exception, within: float) -> str:
+    if isinstance(exc, TimeoutError):
+        return f"it did not introduce itself within {within:g} s"
+    return short(str(exc) or type(exc).__name__, 500)
