@@ -22,7 +22,7 @@ from toolpost import (
     Unavailable,
     tool,
 )
-from toolpost.contracts import Around, Check, Ring, Road, Walk, Watch
+from toolpost.contracts import Around, Check, Ring, Road, Sure, Walk, Watch
 from toolpost.testing import echo, hang
 
 pytestmark = pytest.mark.anyio
@@ -842,3 +842,48 @@ async def test_the_calls_inside_are_counted_for_every_watch_that_wants_it(tally:
             await hanging
     assert counted[:2] == [1, 1]
     assert [inside.running for inside in insides] == [0, 0]
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+async def test_a_check_does_not_look_at_arguments_of_which_native_code_is_sure(
+    tally: Tally, session: str | None
+) -> None:
+    looked: list[Any] = []
+
+    def look(call: Call) -> None:
+        looked.append(call.arguments["a"])
+
+    def fits(arguments: dict[str, Any]) -> bool:
+        if arguments["a"] == 3:
+            raise ValueError("that is no JSON")
+        return bool(arguments["a"] == 1)
+
+    sure = Sure()
+    guards = [passing("before"), Check(look, sure=sure), passing("behind")]
+    async with Executor(tally.registry, guards=guards) as executor:
+        trails = [(await executor.execute("add", {"a": 1, "b": 1})).metadata.trail]
+        sure.fits = fits
+        for number in (1, 2, 3):
+            result = await executor.execute("add", {"a": number, "b": 1}, session_id=session)
+            assert result.output == number + 1
+            trails.append(result.metadata.trail)
+        bad = await executor.execute("add", {"a": "x", "b": 1})
+    assert looked == [1, 2, 3] and trails == [["before", "look", "behind"]] * 4
+    assert bad.error is not None and bad.error.code == "VALIDATION_ERROR"
+
+
+async def test_what_a_check_before_puts_in_the_place_of_arguments_nobody_was_sure_of(
+    tally: Tally,
+) -> None:
+    looked: list[Any] = []
+
+    def rewrite(call: Call) -> Call:
+        return call.with_arguments({"a": 2, "b": 1})
+
+    def look(call: Call) -> None:
+        looked.append(call.arguments)
+
+    guards = [Check(rewrite), Check(look, sure=Sure(lambda arguments: arguments["a"] == 1))]
+    async with Executor(tally.registry, guards=guards) as executor:
+        assert (await executor.execute("add", {"a": 1, "b": 1})).output == 3
+    assert looked == [{"a": 2, "b": 1}]

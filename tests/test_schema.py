@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSchema
 from toolpost.schema import Schema, gives_whole_numbers, verify, verify_input
@@ -488,6 +490,77 @@ def test_a_whole_number_is_an_integer_however_it_was_written() -> None:
         == "/a: expected integer, got number with a fraction"
     )
     assert Schema(ADD).admit({"a": 10**30, "b": -(2**70)}) == {"a": 10**30, "b": -(2**70)}
+
+
+@given(
+    st.sets(st.sampled_from("abc")),
+    st.booleans(),
+    st.dictionaries(
+        st.sampled_from("abcd"), st.sampled_from([1, 2.5, "x", None, True]), max_size=4
+    ),
+)
+def test_where_all_properties_are_required_and_no_others_none_is_missing_and_none_too_many(
+    required: set[str], closed: bool, item: dict[str, Any]
+) -> None:
+    """Judged by their number, they are judged as by their names."""
+    one = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {"type": "number"}},
+        "required": sorted(required),
+        "additionalProperties": not closed,
+    }
+    native = Schema(
+        {**ADD, "properties": {"a": {"type": "array", "items": one}}, "required": ["a"]}
+    ).native()
+    kinds: dict[str, tuple[type, ...]] = {"a": (int,), "b": (str,), "c": (int, float)}
+    fits = required <= item.keys() and (item.keys() <= kinds.keys() or not closed)
+    fits = fits and all(type(item[name]) in kinds[name] for name in kinds.keys() & item.keys())
+    assert native is None or native({"a": [item, item]}) == fits
+    assert closed <= (native is not None)
+
+
+WORDS = {
+    "type": "object",
+    "properties": {
+        "words": {"type": "array", "items": {"type": "string"}},
+        "kind": {"type": "string", "enum": ["bad", "good"]},
+        "number": {"type": "integer"},
+    },
+    "required": ["words"],
+    "additionalProperties": False,
+}
+
+
+@given(
+    st.fixed_dictionaries(
+        {"words": st.lists(st.sampled_from(["good", "bad", "a bad one", "\n", "é"]) | st.none())},
+        optional={
+            "kind": st.sampled_from(["bad", "good", "other"]),
+            "number": st.sampled_from([1, 1.0, 1.5, 10**30, True]),
+            "bad": st.just(1),
+        },
+    )
+)
+def test_native_code_tells_arguments_with_a_text_that_a_pattern_matches_in(
+    value: dict[str, Any],
+) -> None:
+    schema = Schema(WORDS)
+    native, without = schema.native(), schema.without(r"(?-u:\b)bad(?-u:\b)")
+    assert native is not None and without is not None
+    assert without(value) == (native(value) and not any("bad" in word for word in value["words"]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        (WORDS, "("),
+        ({**WORDS, "x-raw": True}, "bad"),
+        ({**WORDS, "additionalProperties": True}, "bad"),
+        ({**WORDS, "properties": {"words": {"type": "string", "default": "x"}}}, "bad"),
+    ],
+)
+def test_what_is_not_certain_is_not_left_to_native_code(schema: Any, pattern: str) -> None:
+    assert Schema(schema).without(pattern) is None
 
 
 def test_arguments_that_native_code_alone_decides_on_are_not_looked_at_by_python() -> None:

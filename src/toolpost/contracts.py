@@ -30,6 +30,14 @@ Arguments are replaced, never changed in place: those of a replaced call are che
 """
 
 
+class Sure(msgspec.Struct):
+    """What makes a look of a check needless: native code, once there is any, that says of arguments
+    both that they fit the tool's schema and that the check has nothing to say of them.
+    """
+
+    fits: Callable[[Any], bool] | None = None
+
+
 class Check(msgspec.Struct, frozen=True):
     """A ring that only looks at a call before it goes on, at a fraction of the price.
 
@@ -40,6 +48,7 @@ class Check(msgspec.Struct, frozen=True):
 
     look: Callable[[Call], Call | Ring | None]
     plain: bool = False
+    sure: Sure | None = None
 
     async def __call__(self, call: Call, call_next: Walk) -> Result:
         found = self.look(call)

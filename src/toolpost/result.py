@@ -96,6 +96,10 @@ class Approved(msgspec.Struct, frozen=True, gc=False):
     by: tuple[str, ...]
 
 
+Way = tuple[Sequence[str] | None, Sequence[str]]
+NOWHERE: Final[Way] = None, ()
+
+
 class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
     """About the call. It is made with the call; rings and the executor fill it in."""
 
@@ -112,7 +116,8 @@ class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
     waited_ms: float = 0.0
     """Of the duration: how long it waited for a person, for a slot or for its next attempt."""
 
-    # Most calls have nothing to say: a list is made when there is something to put into it.
+    # Most calls have nothing to say, and go where those before them went: their trails are tuples
+    # that are there already. A list is made when there is something else to put into it.
 
     def open_trail(self) -> list[str]:
         """The trail, to be added to."""
@@ -120,6 +125,15 @@ class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
         if not isinstance(trail, list):
             trail = self.trail = [*trail]
         return trail
+
+    def passed(self, *names: str) -> Way:
+        """Rings on the trail: what it was and what it is now, for who comes this way often."""
+        before = self.trail
+        if isinstance(before, list):
+            before.extend(names)
+            return NOWHERE
+        self.trail = after = (*before, *names)
+        return before, after
 
     def open_warnings(self) -> list[str]:
         """The warnings, to be added to."""

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Check, Ring, Tells, Walk, Watch
+from toolpost.contracts import Check, Ring, Sure, Tells, Walk, Watch
 from toolpost.errors import CallError
-from toolpost.result import Metadata, Result, failure
+from toolpost.result import NOWHERE, Metadata, Result, failure
 from toolpost.schema import Schema
 
 _log = logging.getLogger("toolpost")
@@ -64,26 +64,40 @@ def _looking(
     schema: Schema, looks: Sequence[_Look], inner: Walk, hearing: Sequence[tuple[str, Hear]]
 ) -> Walk:
     fits = schema.native() or (lambda _: False)
-    every, nobody = _in_turn(looks)
-    of_plain, silent = _in_turn(looks, plain=True)
+    sure = next((one.check.sure for one in looks if one.check.sure is not None), None) or Sure()
+    every, of_plain = _in_turn(looks), _in_turn(looks, lambda check: check.plain)
+    unsure = _in_turn(looks, lambda check: check.sure is sure)
+    unsure_of_plain = _in_turn(looks, lambda check: check.plain or check.sure is sure)
+    way = NOWHERE
 
     def step(call: Call) -> Awaitable[Result]:
+        nonlocal way
         speaks: str | None = None
+        certain = False
         try:
             if call.arguments is not call.admitted:
                 try:
-                    fit = fits(call.arguments)
+                    certain = sure.fits is not None and sure.fits(call.arguments)
+                    fit = certain or fits(call.arguments)
                 except ValueError:  # not JSON: said by whoever looks closer
-                    fit = False
+                    fit = certain = False
                 if fit:
                     _mark(call, "admitted", call.arguments)  # a copy would cost five times as much
                 else:
                     call = _admitted(call, schema)
-            plain = call.session_id is None and call.ask is None and call.grant is None
-            trail = call.about.trail
-            if type(trail) is not list:
-                trail = call.about.open_trail()
-            for names, speaks, look, rest in of_plain if plain else every:
+            if call.session_id is None and call.ask is None and call.grant is None:
+                turns, silent = unsure_of_plain if certain else of_plain
+            else:
+                turns, silent = unsure if certain else every
+            about = call.about
+            if not turns:
+                if about.trail is way[0]:
+                    about.trail = way[1]
+                else:
+                    way = about.passed(*silent)
+                return inner(call)
+            trail = about.open_trail()
+            for names, speaks, look, rest in turns:
                 trail += names
                 found = look(call)
                 if found is None:
@@ -95,7 +109,7 @@ def _looking(
                 if call.arguments is not call.admitted:
                     call = _admitted(call, schema)
                 return rest(call)
-            trail += silent if plain else nobody
+            trail += silent
         except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
             result = failed(call, exc, speaks or "road")
             return _ready(result if speaks else _heard(call, result, hearing))
@@ -107,13 +121,15 @@ def _looking(
 _Turn = tuple[list[str], str, Callable[[Call], Call | Ring | None], Walk]
 
 
-def _in_turn(looks: Iterable[_Look], *, plain: bool = False) -> tuple[list[_Turn], list[str]]:
+def _in_turn(
+    looks: Iterable[_Look], needless: Callable[[Check], bool] = lambda check: False
+) -> tuple[list[_Turn], list[str]]:
     """Who looks at a call, each after the names of those that need not; and the last of these."""
     turns: list[_Turn] = []
     names: list[str] = []
     for name, check, rest in looks:
         names.append(name)
-        if not (plain and check.plain):
+        if not needless(check):
             turns.append((names, name, check.look, rest))
             names = []
     return turns, names
@@ -168,9 +184,8 @@ def told(watches: Sequence[tuple[str, Watch]], inner: Walk) -> Walk:
     """Observers that are only told, side by side: they can neither change nor repeat a call. They
     find in the result how long it took.
     """
-    for place in range(
-        1, len(watches)
-    ):  # nearly all chains have one that is asked, one that counts
+    # nearly all chains have one that is asked and one that counts: a step has room for these
+    for place in range(1, len(watches)):
         if _crowded(watches[: place + 1]):
             return _telling(watches[:place], told(watches[place:], inner), more=True)
     return _telling(watches, inner, more=False)
@@ -185,7 +200,7 @@ def _telling(  # noqa: C901 - every call goes through here: in one piece, for th
     watches: Sequence[tuple[str, Watch]], inner: Any, *, more: bool
 ) -> Walk:
     """``more``: behind are others like these, who hear of a call that is refused here."""
-    names = [name for name, _ in watches]
+    names = tuple(name for name, _ in watches)
     inside = next((watch.inside for _, watch in watches if watch.inside is not None), None)
     afters = [(name, watch.after) for name, watch in reversed(watches) if watch.before is None]
     asked, before, after_asked = next(
@@ -195,7 +210,7 @@ def _telling(  # noqa: C901 - every call goes through here: in one piece, for th
 
     async def step(call: Call, result: Result | None = None) -> Result:  # noqa: C901 - as above
         about = call.about
-        about.trail = [*about.trail, *names]
+        about.trail = (*about.trail, *names) if about.trail else names
         value, hears = None, False
         if inside is not None:
             inside.running += 1

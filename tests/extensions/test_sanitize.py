@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -30,11 +32,13 @@ from toolpost import (
     tool,
 )
 from toolpost.call import OWNER
-from toolpost.contracts import Check, Health, Road, Walk
+from toolpost.contracts import Check, Health, Road, Sure, Walk
 from toolpost.errors import ConfigError, Denied
+from toolpost.extensions import sanitize as ring_of_sanitize
 from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
 from toolpost.registry import Entry
 from toolpost.result import Metadata
+from toolpost.schema import Schema
 
 pytestmark = pytest.mark.anyio
 
@@ -683,3 +687,85 @@ async def test_a_secret_in_what_a_ring_has_said_is_taken_out_of_it_and_the_rest_
     assert about.warnings == ["Mind the step."]
     assert about.trail[0] == "talks"
     assert TOKEN not in str(about.trail) and "s3cr3t" not in str(about.trail)
+
+
+# --- tools that are called often -----------------------------------------------------------------
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolpost.extensions.sanitize._OFTEN", 2)
+
+
+def looked_at(ring: Any) -> Sure:
+    """After a tool was called often."""
+    assert isinstance(ring, Check) and ring.sure is not None
+    arguments = {"lines": [], "password": ""}
+    for _ in range(ring_of_sanitize._OFTEN):
+        ring.look(Call("x", order.spec, arguments, OWNER, "1", Metadata("1")))
+    return ring.sure
+
+
+@pytest.mark.req("FM-5")
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(st.lists(st.lists(LINES, max_size=3), max_size=20))
+def test_attack_who_is_called_often_is_looked_at_as_closely(sent: list[list[Any]]) -> None:
+    known.remember(GIVEN)
+    guard, spec = Sanitize(), order.spec
+    fits = looked_at(guard.bind(spec, cast("Road", None))).fits
+    assert fits is not None
+    for lines in sent:
+        arguments = {"lines": lines}
+        call = Call(spec.name, spec, arguments, OWNER, "1", Metadata("1"))
+        with contextlib.suppress(ValueError):  # half of a character
+            if fits(arguments):
+                assert outcome(guard._closely(spec), call) is None
+                assert Schema(spec.input_schema).admit(arguments) is arguments
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_tool_that_is_called_often_sees_no_secret_either() -> None:
+    def lines(text: str) -> dict[str, Any]:
+        return {"lines": [{"name": "A-1", "note": text, "number": 1}] * 3}
+
+    async with Executor(Registry([order]), guards=[Sanitize()]) as tools:
+        for _ in range(5):
+            usual = await tools.execute("order", lines("ok"))
+        assert [*usual.metadata.trail] == ["sanitize"] and not usual.metadata.warnings
+        found = await tools.execute("order", lines(TOKEN))
+        assert "github_token at /lines/0/note" in found.metadata.warnings[0]
+        assert not (await tools.execute("order", lines(GIVEN))).metadata.warnings
+        known.remember(GIVEN)
+        for _ in range(5):
+            found = await tools.execute("order", lines(f"it is {GIVEN}!"))
+            assert "known_secret at /lines/0/note" in found.metadata.warnings[0]
+        odd = await tools.execute("order", lines("half \ud800"))
+        assert odd.success or odd.error is not None
+
+
+@pytest.mark.usefixtures("soon")
+def test_not_many_tools_have_what_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolpost.extensions.sanitize._MOST_OFTEN", 2)
+    guard = Sanitize()
+    kept = [guard.bind(order.spec, cast("Road", None)) for _ in range(3)]
+    assert [looked_at(ring).fits is not None for ring in kept] == [True, True, False]
+    del kept[:2]
+    gc.collect()
+    assert looked_at(kept[0]).fits is not None
+
+
+@pytest.mark.usefixtures("soon")
+def test_what_is_of_no_use_to_a_tool_is_not_made_again_and_again() -> None:
+    ring = Sanitize().bind(order.spec, cast("Road", None))
+    made = [looked_at(ring).fits is not None for _ in range(4)]
+    assert made == [True, True, False, False]
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_name_that_says_secret_is_read_with_its_text_however_often() -> None:
+    @tool(effects="read")
+    async def enter(password: str) -> int:
+        """Enter something."""
+        return 1
+
+    assert looked_at(Sanitize().bind(enter.spec, cast("Road", None))).fits is None

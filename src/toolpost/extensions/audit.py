@@ -133,7 +133,7 @@ class Audit:
         packer, buffer, large = msgspec.msgpack.Encoder(), bytearray(), False
         pack, pack_into = packer.encode, packer.encode_into
         shape: Shape | None = None
-        trail: list[str] = []
+        trail: Sequence[str] = ()
         caller: Caller | None = None
         session: str | None = None
 
@@ -160,7 +160,7 @@ class Audit:
                 return None
             about, alike = result.metadata, shape
             if (
-                about.trail != trail or call.session_id != session
+                (about.trail is not trail and about.trail != trail) or call.session_id != session
                 or (call.caller is not caller and call.caller != caller)
                 or result.error is not None or about is not call.about or len(sent) > _SHOWN
                 or about.attempts != 1 or about.cached or call.dry_run or call.grant is not None
@@ -168,7 +168,7 @@ class Audit:
             ):  # fmt: skip
                 alike = tool.shape(call, result, sent)
                 if alike is not None and tool.usual(call, result):
-                    shape, trail = alike, [*about.trail]
+                    shape, trail = alike, about.trail[:]  # of a list, what it is now
                     caller, session = call.caller, call.session_id
             if alike is not None:
                 began = call.started

@@ -26,7 +26,7 @@ from toolpost.clock import SystemClock
 from toolpost.contracts import Around, Clock, Ring, Road, Surroundings, Walk
 from toolpost.errors import ConfigError, Outcome, Unavailable
 from toolpost.options import Options, options_from
-from toolpost.result import Failure, Result, failure
+from toolpost.result import NOWHERE, Failure, Result, failure
 from toolpost.spec import ToolSpec
 
 _NEVER_AGAIN: Final = frozenset(
@@ -151,8 +151,14 @@ def _around(care: _Care, breaker: Breaker, budget: Budget) -> Around:
     """What a call costs as long as all is well."""
 
     def around(inner: Walk, failed: Callable[[Call, Exception], Result]) -> Walk:
+        way = NOWHERE
+
         async def step(call: Call) -> Result:
-            call.about.open_trail().append(Retry.name)
+            nonlocal way
+            if call.about.trail is way[0]:
+                call.about.trail = way[1]
+            else:
+                way = call.about.passed(Retry.name)
             if budget.tokens < budget.most:
                 budget.earn()
             if breaker.closed:

@@ -20,15 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, Self
+from weakref import WeakSet
 
 import msgspec
 
 from toolpost import known, redact
 from toolpost.call import Call, Progress
-from toolpost.contracts import Check, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Ring, Road, Sure, Surroundings, Walk
 from toolpost.errors import ConfigError, Denied, InvalidArguments
 from toolpost.options import Options, options_from
 from toolpost.redact import Finding, Pattern, Rules, names_a_secret, replaced, stripped
+from toolpost.redact.glance import suspicious
 from toolpost.redact.texts import reader, textless
 from toolpost.result import Failure, Part, Resource, Result, Text
 from toolpost.schema import Schema
@@ -44,6 +46,11 @@ _MOST_TOLD: Final = 10
 _MOST_LISTED: Final = 50
 _LONGEST_NAME: Final = 200
 _DEEPEST: Final = 32
+_OFTEN: Final = 1000
+"""Calls of a tool after which it is worth six milliseconds and half a megabyte."""
+_TRIES: Final = 3
+_MOST_OFTEN: Final = 32
+_MOST_KNOWN: Final = 100
 
 _replace: Callable[..., Any] = msgspec.structs.replace
 
@@ -77,6 +84,7 @@ class Sanitize:
         patterns = tuple(patterns)
         self._rules, self._only_secrets = Rules(patterns), Rules(patterns, personal=False)
         self._outputs, self._whole = outputs, whole
+        self._often: WeakSet[_Often] = WeakSet()
         if patterns:
             redact.add(patterns)  # what is secret here is secret in every log
         kinds = self._rules.kinds
@@ -151,12 +159,14 @@ class Sanitize:
     def _in(self, spec: ToolSpec) -> Check:
         """Nearly all calls: nothing to find. All their texts are looked at as one."""
         rules, closely = self._rules, self._closely(spec)
-        read = reader(spec.input_schema)
-        quick = rules.clean_data
-        if rules.patterns or read is None or not quick(_names(spec.input_schema)):
+        schema, quick = spec.input_schema, rules.clean_data
+        read = reader(schema)
+        if rules.patterns or read is None or not quick(_names(schema)):
             return Check(lambda call: None if quick(call.arguments) else closely(call))
+        often = _Often(spec, self._often)
 
         def look(call: Call) -> Call | None:
+            often.looked()
             texts: list[str] = []
             try:
                 read(call.arguments, texts)
@@ -170,7 +180,7 @@ class Sanitize:
                 pass  # half of a character
             return closely(call)
 
-        return Check(look)
+        return Check(look, sure=often.sure)
 
     def _closely(self, spec: ToolSpec) -> Callable[[Call], Call | None]:
         place = _place(spec.input_schema, spec.input_schema, 0)
@@ -259,6 +269,36 @@ def _texts_of(schema: Any, *, stated: bool) -> Iterator[str]:
     elif isinstance(schema, list):
         for inner in schema:
             yield from _texts_of(inner, stated=stated)
+
+
+class _Often:
+    """Of a tool that is called often, one walk through the arguments is to say that they fit and
+    that there is nothing to find. What does that is not small, and is not made for many.
+    """
+
+    def __init__(self, spec: ToolSpec, others: WeakSet[_Often]) -> None:
+        self._spec, self._others, self.sure = spec, others, Sure()
+        self._looks = 0
+        named = any(map(names_a_secret, _names(spec.input_schema)))
+        self._tries = 0 if named else _TRIES  # what has such a name is read together with it
+
+    def looked(self) -> None:
+        """The call was looked at for its own sake: as yet, or because something was suspected."""
+        self._looks += 1
+        if self._looks >= _OFTEN and self._tries:
+            self._looks, self._tries = 0, self._tries - 1
+            self.sure.fits = self._both() if self._tries else None
+
+    def _both(self) -> Callable[[Any], bool] | None:
+        self._others.add(self)
+        values, now = known.values, tuple(known.values)
+        if len(self._others) > _MOST_OFTEN or len(now) > _MOST_KNOWN:
+            return None
+        schema, count = Schema(self._spec.input_schema, coerce=self._spec.coerce), len(now)
+        fits = schema.without(suspicious(now))
+        if fits is None:
+            return None
+        return lambda arguments: len(values) == count and fits(arguments)
 
 
 class _Place(msgspec.Struct, frozen=True):

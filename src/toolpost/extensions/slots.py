@@ -22,7 +22,7 @@ from toolpost.contracts import Around, Ring, Road, Surroundings, Walk
 from toolpost.errors import CallError, ConfigError, QueueFull, TimedOut
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
-from toolpost.result import Result
+from toolpost.result import NOWHERE, Result
 from toolpost.spec import ToolSpec
 
 _LONGEST: Final = 30 * 86400.0
@@ -91,9 +91,15 @@ class Slots:
 
 def _through(gate: _Gate) -> Around:
     def around(inner: Walk, failed: Callable[[Call, Exception], Result]) -> Walk:
+        way = NOWHERE
+
         async def step(call: Call) -> Result:
+            nonlocal way
             waited = 0.0
-            call.about.open_trail().append(Slots.name)
+            if call.about.trail is way[0]:
+                call.about.trail = way[1]
+            else:
+                way = call.about.passed(Slots.name)
             if gate.running < gate.most:  # whoever leaves hands his slot on: nobody waits then
                 gate.running += 1
             else:

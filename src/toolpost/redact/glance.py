@@ -43,6 +43,14 @@ def innocent(*, personal: bool, names: bool = False) -> Innocent:
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options).is_valid
 
 
+def suspicious(known: Iterable[str]) -> str:
+    """The pattern of the first look, for who has a way of his own to look at texts; with values
+    that are known to be secrets.
+    """
+    spelt = ("".join(f"\\x{{{ord(character):x}}}" for character in value) for value in known)
+    return "|".join((_together(SECRETS + PERSONAL), *spelt))
+
+
 def _together(rules: Iterable[Rule]) -> str:
     return "|".join((*(_of_characters(rule.pattern) for rule in rules), HIDES))
 
