@@ -752,7 +752,7 @@ def stepping(name: str, why: Exception | None = None) -> Any:
 
     class Steps:
         def bind(self, spec: ToolSpec, road: Road) -> Ring:
-            def around(inner: Walk, failed: Any) -> Walk:
+            def around(inner: Walk, failed: Any, _: Any) -> Walk:
                 async def step(call: Call) -> Result:
                     assert call.arguments is call.admitted
                     call.about.open_trail().append(name)

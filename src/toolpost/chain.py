@@ -18,6 +18,7 @@ from toolpost import steps
 from toolpost.call import Call, Caller
 from toolpost.contracts import (
     Around,
+    Behind,
     Check,
     Extension,
     Hears,
@@ -75,9 +76,12 @@ def guarded(
         if shape is Check:
             walk = steps.checked(schema, some, walk, hearing=hear)
             continue
+        behind = None
         for name, ring in reversed(some):
             if shape is Around:
-                walk = ring.around(walk, partial(steps.failed, speaker=name))
+                inner = walk
+                walk = ring.around(inner, partial(steps.failed, speaker=name), behind)
+                behind = None if ring.gate is None else Behind(name, ring.gate, inner)
             else:
                 walk = steps.guarded(schema, ring, walk, name=name)
         if hear or (shape is Around and (outermost or runs[place][0] is not Check)):

@@ -85,16 +85,39 @@ class Watch(msgspec.Struct, frozen=True):
         return result
 
 
-class Around(msgspec.Struct, frozen=True):
-    """A guard's ring that is a step of the road itself, at half the price: ``around(inner,
-    failed)`` makes it. Such a step puts its name into the trail, leaves the arguments alone, and
-    raises nothing but a cancellation: ``failed(call, exc)`` makes the result of a refusal.
+class Gate(Protocol):
+    """So many calls at a time: who finds fewer ``running`` than ``most`` may add himself to them,
+    and ``leave`` when the call is over.
     """
 
-    around: Callable[[Walk, Callable[[Call, Exception], Result]], Walk]
+    running: int
+    most: int
+
+    def leave(self) -> None: ...
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """The neighbour inside of a step, if it is a gate and no more: its name, and what is inside of
+    it. A step that finds the gate open may see a call through it in its place.
+    """
+
+    name: str
+    gate: Gate
+    inner: Walk
+
+
+class Around(msgspec.Struct, frozen=True):
+    """A guard's ring that is a step of the road itself, at half the price: ``around(inner, failed,
+    behind)`` makes it. Such a step puts its name into the trail, leaves the arguments alone, and
+    raises nothing but a cancellation: ``failed(call, exc)`` makes the result of a refusal.
+    ``gate``: it does nothing but to wait for this, and to leave it.
+    """
+
+    around: Callable[[Walk, Callable[[Call, Exception], Result], Behind | None], Walk]
+    gate: Gate | None = None
 
     async def __call__(self, call: Call, call_next: Walk) -> Result:
-        return await self.around(call_next, _raised)(call)
+        return await self.around(call_next, _raised, None)(call)
 
 
 def _raised(call: Call, exc: Exception) -> Result:

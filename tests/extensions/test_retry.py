@@ -703,3 +703,51 @@ async def test_a_wrong_setting_is_refused_with_its_place(
 def test_the_pause_is_drawn_at_random_unless_told_otherwise() -> None:
     chance: Callable[[], float] = Retry().chance
     assert len({chance() for _ in range(10)}) > 1
+
+
+# With a gate behind it: one step for both, as long as that is open
+
+
+async def test_every_attempt_takes_a_slot_and_gives_it_back() -> None:
+    hands, slots, service = Hands(), Slots(), Service(down(2))
+    async with Executor(Registry([service.tool()]), guards=[hands.retry(), slots]) as executor:
+        result = await executor.execute("work")
+        again = await executor.execute("work")
+        assert slots.gauges()["slots_running"] == ("tool", {"work": 0})
+    assert (result.output, result.metadata.attempts) == ("work 3", 3)
+    assert [step for step in result.metadata.trail if ":" not in step] == [
+        "retry", "slots", "slots", "slots"
+    ]  # fmt: skip
+    assert [*again.metadata.trail] == ["retry", "slots"]
+
+
+async def test_who_finds_no_slot_waits_and_who_is_cancelled_gives_his_back() -> None:
+    go, begun = asyncio.Event(), []
+
+    @tool(effects="read", limits=Limits(concurrency=1, queue=1))
+    async def work(number: int) -> int:
+        """Work until told to stop."""
+        begun.append(number)
+        await go.wait()
+        return number
+
+    slots = Slots()
+    async with Executor(Registry([work]), guards=[Hands().retry(attempts=1), slots]) as executor:
+        calls = [asyncio.create_task(executor.execute("work", {"number": n})) for n in range(3)]
+        refused = await calls[2]
+        assert (refused.error.code, begun) == ("QUEUE_FULL", [0])
+        calls[0].cancel()
+        go.set()
+        waited = await calls[1]
+        assert (waited.output, [*waited.metadata.trail]) == (1, ["retry", "slots"])
+        assert slots.gauges()["slots_running"] == ("tool", {"work": 0})
+
+
+async def test_a_tool_that_is_left_alone_takes_no_slot() -> None:
+    hands, slots, service = Hands(), Slots(), Service(down(9))
+    retry = hands.retry(attempts=1, breaker_failures=1)
+    async with Executor(Registry([service.tool()]), guards=[retry, slots]) as executor:
+        await executor.execute("work")
+        result = await executor.execute("work")
+    assert service.runs == 1
+    assert "slots" not in result.metadata.trail

@@ -23,7 +23,7 @@ import msgspec
 from toolpost.breaker import Breaker, Budget, State
 from toolpost.call import Call
 from toolpost.clock import SystemClock
-from toolpost.contracts import Around, Clock, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Around, Behind, Clock, Ring, Road, Surroundings, Walk
 from toolpost.errors import ConfigError, Outcome, Unavailable
 from toolpost.options import Options, options_from
 from toolpost.result import NOWHERE, Failure, Result, failure
@@ -150,15 +150,11 @@ class Retry:
 def _around(care: _Care, breaker: Breaker, budget: Budget) -> Around:
     """What a call costs as long as all is well."""
 
-    def around(inner: Walk, failed: Callable[[Call, Exception], Result]) -> Walk:
-        way = NOWHERE
-
+    def around(
+        inner: Walk, failed: Callable[[Call, Exception], Result], behind: Behind | None
+    ) -> Walk:
         async def step(call: Call) -> Result:
-            nonlocal way
-            if call.about.trail is way[0]:
-                call.about.trail = way[1]
-            else:
-                way = call.about.passed(Retry.name)
+            call.about.passed(Retry.name)
             if budget.tokens < budget.most:
                 budget.earn()
             if breaker.closed:
@@ -176,21 +172,65 @@ def _around(care: _Care, breaker: Breaker, budget: Budget) -> Around:
             except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
                 return failed(call, exc)
 
-        return step
+        return step if behind is None else _through(behind, care, budget, inner, failed, step)
 
     return Around(around)
+
+
+def _through(
+    behind: Behind,
+    care: _Care,
+    budget: Budget,
+    inner: Walk,
+    failed: Callable[[Call, Exception], Result],
+    step: Walk,
+) -> Walk:
+    """The same, where a gate comes next: as long as it is open, one step for both."""
+    gate, within, names, breaker = (
+        behind.gate,
+        behind.inner,
+        (Retry.name, behind.name),
+        care.breaker,
+    )
+    way = NOWHERE
+
+    async def both(call: Call) -> Result:
+        nonlocal way
+        if gate.running >= gate.most or not breaker.closed:
+            return await step(call)
+        if call.about.trail is way[0]:
+            call.about.trail = way[1]
+        else:
+            way = call.about.passed(*names)
+        if budget.tokens < budget.most:
+            budget.earn()
+        gate.running += 1
+        try:
+            result = await within(call)
+        finally:
+            gate.leave()
+        if result.error is None:
+            if breaker.failures:
+                breaker.succeeded()
+            return result
+        try:
+            return await care.after_failure(call, inner, result)
+        except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
+            return failed(call, exc)
+
+    return both
 
 
 class _Care:
     """What is done for the calls of one tool once something has gone wrong."""
 
-    __slots__ = ("_attempts", "_breaker", "_honours_key", "_retry", "_road", "_spec")
+    __slots__ = ("_attempts", "_honours_key", "_retry", "_road", "_spec", "breaker")
 
     def __init__(
         self, retry: Retry, spec: ToolSpec, road: Road, breaker: Breaker, attempts: int
     ) -> None:
         self._retry, self._spec, self._road = retry, spec, road
-        self._breaker, self._attempts = breaker, attempts
+        self.breaker, self._attempts = breaker, attempts
         self._honours_key = spec.retry is not None and spec.retry.honours_key
 
     async def after_failure(self, call: Call, call_next: Walk, result: Result) -> Result:
@@ -203,20 +243,20 @@ class _Care:
                 break
             await self._retry.sleep(pause)
             call.about.waited_ms += pause * 1000
-            if not self._breaker.closed:  # others have found out meanwhile
+            if not self.breaker.closed:  # others have found out meanwhile
                 break
             attempts += 1
             call.note(Retry.name, f"attempt {attempts} after {pause:.2f}s")
             result = await call_next(call)
             result.metadata.attempts = attempts
         if result.error is None:
-            self._breaker.succeeded()
+            self.breaker.succeeded()
             return result
         return await self._handed_over(call, result, result.error)
 
     async def when_open(self, call: Call, call_next: Walk) -> Result:
         """It is left alone, unless this is the call that tries whether it works again."""
-        wait = self._breaker.probe(self._retry.clock.monotonic())
+        wait = self.breaker.probe(self._retry.clock.monotonic())
         if wait:
             refused = self._left_alone(call, wait)
             return await self._handed_over(
@@ -226,11 +266,11 @@ class _Care:
         try:
             result = await call_next(call)
             if result.error is None:
-                self._breaker.succeeded()
+                self.breaker.succeeded()
             else:
                 self._learn(call, result.error)
         finally:
-            self._breaker.probed()
+            self.breaker.probed()
         if result.error is None:
             return result
         return await self._handed_over(call, result, result.error)
@@ -238,7 +278,7 @@ class _Care:
     def _left_alone(self, call: Call, wait: float) -> Failure:
         call.note(Retry.name, "left alone")
         refusal = Unavailable(
-            f"{call.tool} has failed {self._breaker.failures} times in a row and is left alone for "
+            f"{call.tool} has failed {self.breaker.failures} times in a row and is left alone for "
             f"now. Retry after {ceil(wait)}s, or use another tool.",
             retry_after=wait,
         )
@@ -249,10 +289,10 @@ class _Care:
         if error.retryable and error.code not in _NEVER_AGAIN and error.code != "RATE_LIMITED":
             # a caller who gives a tool too little time says nothing about the tool
             if error.code != "TIMEOUT" or not self._too_late(call):
-                self._breaker.failed(self._retry.clock.monotonic())
-                self._retry.remember(self._spec.name, self._breaker)
+                self.breaker.failed(self._retry.clock.monotonic())
+                self._retry.remember(self._spec.name, self.breaker)
         elif error.code not in _SAY_NOTHING:
-            self._breaker.succeeded()
+            self.breaker.succeeded()
 
     def _too_late(self, call: Call, pause: float = 0.0) -> bool:
         return call.deadline is not None and (
@@ -268,7 +308,7 @@ class _Care:
         pause = cooldown + self._retry.chance() * window
         if cooldown > options.longest_wait or self._too_late(call, pause):
             return None
-        if not self._breaker.closed:
+        if not self.breaker.closed:
             return None
         if not self._retry.budget.spend(self._retry.clock.monotonic()):
             call.note(Retry.name, "the budget for repeats is used up")

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Around, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Around, Behind, Ring, Road, Surroundings, Walk
 from toolpost.errors import CallError, ConfigError, QueueFull, TimedOut
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
@@ -90,7 +90,7 @@ class Slots:
 
 
 def _through(gate: _Gate) -> Around:
-    def around(inner: Walk, failed: Callable[[Call, Exception], Result]) -> Walk:
+    def around(inner: Walk, failed: Callable[[Call, Exception], Result], _: Behind | None) -> Walk:
         way = NOWHERE
 
         async def step(call: Call) -> Result:
@@ -110,17 +110,14 @@ def _through(gate: _Gate) -> Around:
             try:
                 result = await inner(call)
             finally:
-                if gate.waiting:
-                    gate.hand_on()
-                else:
-                    gate.running -= 1
+                gate.leave()
             if waited:
                 result.metadata.waited_ms += waited * 1000
             return result
 
         return step
 
-    return Around(around)
+    return Around(around, gate)
 
 
 def _through_all(gates: tuple[_Gate, ...]) -> Ring:
