@@ -60,7 +60,7 @@ class _Look(NamedTuple):
     rest: Walk
 
 
-def _looking(
+def _looking(  # noqa: C901 - every call goes through here: in one piece, for that is fastest
     schema: Schema, looks: Sequence[_Look], inner: Walk, hearing: Sequence[tuple[str, Hear]]
 ) -> Walk:
     fits = schema.native() or (lambda _: False)

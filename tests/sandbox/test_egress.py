@@ -11,7 +11,7 @@ import pytest
 
 from toolpost.errors import SetupError
 from toolpost.sandbox import Confinement, Sandbox
-from toolpost.sandbox.egress import Proxies
+from toolpost.sandbox.egress import Proxies, connect
 
 pytestmark = pytest.mark.anyio
 FENCE = 30
@@ -117,3 +117,13 @@ async def test_a_grant_that_cannot_be_meant_is_refused(egress: str) -> None:
     async with await Sandbox.open() as sandbox:
         with pytest.raises(SetupError):
             sandbox.check(Confinement(egress=(egress,)))
+
+
+async def test_a_host_with_several_addresses_is_reached_by_the_one_that_answers(web: Web) -> None:
+    async with asyncio.timeout(FENCE):
+        for addresses in (["127.0.0.2", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"]):
+            _, writer = await connect(addresses, web.port)  # nobody is at 127.0.0.2
+            assert writer.get_extra_info("peername") == ("127.0.0.1", web.port)
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await connect(["127.0.0.2", "127.0.0.3"], web.port)

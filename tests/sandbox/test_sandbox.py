@@ -299,6 +299,13 @@ async def test_a_memory_bomb_ends_the_program_and_is_told(sandbox: Sandbox) -> N
         assert sandbox.exceeded(child) == ("memory",)
 
 
+@pytest.mark.req("FM-9")
+async def test_without_a_cgroup_a_stack_is_no_way_around_the_memory(sandbox: Sandbox) -> None:
+    lesser = await sandbox.lesser("I2") or sandbox
+    async with lesser:
+        assert await shell(lesser, "ulimit -Hs", Confinement()) == (0, "8192\n")
+
+
 async def test_a_sandbox_that_waits_is_not_used_once_its_folder_is_another(
     sandbox: Sandbox, workspace: str
 ) -> None:

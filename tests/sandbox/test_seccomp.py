@@ -25,6 +25,9 @@ NUMBERS = {
     "ioctl": (16, 29),
     "io_uring_setup": (425, 425),
     "memfd_create": (319, 279),
+    "mmap": (9, 222),
+    "msgget": (68, 186),
+    "semget": (64, 190),
     "shmget": (29, 194),
     "personality": (135, 92),
     "from_the_future": (600, 600),
@@ -89,6 +92,7 @@ def decided(program: bytes, number: int, arch: int, arguments: tuple[int, ...] =
         ("ioctl", (0, 0xFFFFFFFF_00005412), EPERM),
         ("io_uring_setup", (), ENOSYS),
         ("memfd_create", (), ALLOW),
+        ("mmap", (0, 4096, 3, 0x21), ALLOW),
         ("shmget", (), ALLOW),
         ("personality", (0xFFFFFFFF,), ALLOW),
         ("personality", (0x0040000,), EPERM),
@@ -113,6 +117,34 @@ def test_without_namespaces_no_socket_and_nothing_shared_is_left(machine: str) -
         assert decided(program, NUMBERS[name][column], ARCH[machine], (1, 1)) == EPERM
     assert decided(program, NUMBERS["memfd_create"][column], ARCH[machine]) == ENOSYS
     assert decided(program, NUMBERS["socketpair"][column], ARCH[machine], (1, 1)) == ALLOW
+
+
+@pytest.mark.req("FM-9")
+@pytest.mark.parametrize("machine", ARCH)
+@pytest.mark.parametrize(
+    ("name", "flags", "expected"),
+    [
+        ("mmap", 0x22, ALLOW),  # private, of no file
+        ("mmap", 0x01, ALLOW),  # shared, of a file
+        ("mmap", 0x02, ALLOW),
+        ("mmap", 0x20022, ALLOW),  # for the stack of a thread
+        ("mmap", 0x21, 0x50000 | errno.ENOMEM),
+        ("mmap", 0x23, 0x50000 | errno.ENOMEM),
+        ("mmap", 0x8021, 0x50000 | errno.ENOMEM),
+        ("mmap", 0x122, 0x50000 | errno.ENOMEM),
+        ("memfd_create", 0, ENOSYS),
+        ("msgget", 0, ENOSYS),
+        ("semget", 0, ENOSYS),
+        ("shmget", 0, ENOSYS),
+    ],
+)
+def test_without_a_cgroup_there_is_no_memory_that_counts_for_nobody(
+    machine: str, name: str, flags: int, expected: int
+) -> None:
+    program = build(machine=machine, shared_memory=False)
+    assert program is not None
+    number = NUMBERS[name][machine == "aarch64"]
+    assert decided(program, number, ARCH[machine], (0, 0, 0, flags)) == expected
 
 
 def test_calls_by_another_architectures_numbers_end_the_program() -> None:

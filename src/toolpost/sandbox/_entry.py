@@ -65,7 +65,9 @@ def main(arguments: list[str]) -> None:
             check(libc.unshare(CLONE_NEWNS), "a mount namespace")
         follow(plan, received, talk)
     except Exception as error:  # whatever it is: who sent the plan waits to hear of it
-        talk.send(f"{type(error).__name__}: {error}".encode())
+        too_long = isinstance(error, OSError) and error.errno == errno.E2BIG
+        told = f"failed {errno.E2BIG}" if too_long else f"{type(error).__name__}: {error}"
+        talk.send(told.encode())
         os._exit(126)
 
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -107,8 +107,8 @@ async def _attend(
             raise Refused("too many connections at once")
         async with asyncio.timeout(_PATIENCE):
             wanted = _understood(await _head(reader))
-            address, *_ = await granted.addresses(wanted.host, wanted.port)
-            far_reader, far_writer = await asyncio.open_connection(address, wanted.port)
+            addresses = await granted.addresses(wanted.host, wanted.port)
+            far_reader, far_writer = await connect(addresses, wanted.port)
     except Refused as fault:
         await _answer(writer, "403 Forbidden", str(fault))
         return
@@ -121,6 +121,16 @@ async def _attend(
         await _joined(_carry(reader, far_writer), _carry(far_reader, writer))
     finally:
         far_writer.close()
+
+
+async def connect(
+    addresses: Sequence[str], port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first that answers: a host may have several, and not be reached by all of them."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection(address, port)
+    return await asyncio.open_connection(addresses[-1], port)
 
 
 async def _joined(*ways: Coroutine[None, None, None]) -> None:

@@ -23,7 +23,7 @@ _FILE: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # what makes sense 
 _SPECIAL: Final = 1 << 6 | 1 << 11  # character and block devices
 _ALL_NET: Final = 0b11
 _ALL_SCOPES: Final = 0b11
-_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_DEVICES: Final = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 def version() -> int:
@@ -38,6 +38,7 @@ def rules(confinement: Confinement, real: Mapping[str, str]) -> dict[str, Any]:
     grants = [(path, _READ) for path in reading if Path(path).exists()]
     grants += [(real[path], _ALL_FILES & ~_SPECIAL) for path in confinement.write]
     grants += [(path, _FILE) for path in _DEVICES]
+    grants.append(("/dev/zero", _READ))  # opened for writing it could be mapped: shared memory
     return {
         "handled": [_ALL_FILES, _ALL_NET, _ALL_SCOPES],
         "rules": [(path, r if Path(path).is_dir() else r & _FILE) for path, r in grants],

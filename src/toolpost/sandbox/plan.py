@@ -27,6 +27,7 @@ STATUS: Final = 198
 PORT: Final = 3128
 _OPEN_FILES: Final = 256
 _LOCKED: Final = 8 * 1024 * 1024
+_STACK: Final = 8 * 1024 * 1024
 _OF_THE_HOST: Final = ("localhost:", "127.", "[::1]")
 _LIMITER: Final = "/usr/bin/prlimit"
 _WITHOUT_A_VIEW: Final = {"GIT_CONFIG_NOSYSTEM": "1"}
@@ -201,6 +202,7 @@ def _walled(
         seccomp=seccomp.build(shared_memory=machine.grouped) if machine.seccomp else None,
         hidden=machine.hidden,
         inner=TALK in fds,
+        shared_memory=machine.grouped,
         source=stage.source,
         real=stage.real,
     )
@@ -242,4 +244,5 @@ def _limits(machine: Machine, confinement: Confinement) -> list[tuple[int, int]]
         limits.append((resource.RLIMIT_FSIZE, confinement.file_size))
     if not machine.grouped:
         limits.append((resource.RLIMIT_DATA, confinement.bound))
+        limits.append((resource.RLIMIT_STACK, _STACK))  # what grows there is no data
     return limits

@@ -144,7 +144,15 @@ _BETWEEN_PROCESSES: Final[dict[str, tuple[int, int]]] = {
     "shmat": (30, 196),
     "shmget": (29, 194),
 }
-_MEMFD_CREATE: Final = (319, 279)
+# Memory that counts for no process, beside shared maps.
+_NOBODYS: Final[dict[str, tuple[int, int]]] = {
+    "memfd_create": (319, 279),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "shmget": (29, 194),
+}
+_MMAP: Final = (9, 222)
+_MAP_SHARED_ANONYMOUS, _MAP_GROWSDOWN = 0x21, 0x100
 _AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
@@ -161,8 +169,8 @@ def build(*, apart: bool = True, shared_memory: bool = True, machine: str = "") 
 
     ``apart=False`` is for where no namespaces keep network and processes apart: it leaves no
     socket but a pair, and nothing of what processes of one user share by name.
-    ``shared_memory=False`` takes ``memfd_create`` away: its pages count for no process, so that
-    without a cgroup nothing would bound them.
+    ``shared_memory=False`` takes away what counts for no process (files in memory, maps that are
+    shared and nobody's, System V), so that without a cgroup nothing would bound it.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
@@ -177,7 +185,9 @@ def build(*, apart: bool = True, shared_memory: bool = True, machine: str = "") 
         for numbers in _BETWEEN_PROCESSES.values():
             steps += _when(numbers[here], [_refuse(errno.EPERM)])
     if not shared_memory:
-        steps += _when(_MEMFD_CREATE[here], [_refuse(errno.ENOSYS)])
+        for numbers in _NOBODYS.values():
+            steps += _when(numbers[here], [_refuse(errno.ENOSYS)])
+        steps += _when(_MMAP[here], _counted_map())
     for name, (numbers, place) in _MODES.items():
         steps += _when(numbers[here], _without_set_id(place, _CREATING.get(name)))
     steps += _when(_CLONE[here], _unless_bits(0, _NEW_NAMESPACE))
@@ -234,6 +244,18 @@ def _without_set_id(place: int, flags: int | None) -> list[_Step]:
     if flags is None:
         return steps
     return [_argument(flags), _Step(_ANY_BIT, _O_CREATING, no=len(steps) - 1), *steps]
+
+
+def _counted_map() -> list[_Step]:
+    """Neither shared without a file nor growing: those are no data to the kernel."""
+    return [
+        _argument(3),
+        _Step(_ANY_BIT, _MAP_GROWSDOWN, yes=2),
+        _Step(_AND, _MAP_SHARED_ANONYMOUS),
+        _Step(_EQUAL, _MAP_SHARED_ANONYMOUS, no=1),
+        _refuse(errno.ENOMEM),
+        _Step(_RETURN, ALLOW),
+    ]
 
 
 def _none_of(place: int, values: tuple[int, ...]) -> list[_Step]:

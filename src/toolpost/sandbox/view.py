@@ -99,18 +99,19 @@ def options(
     seccomp: bytes | None,
     hidden: str | None,
     inner: bool,
+    shared_memory: bool,
     source: Callable[[str], Source],
     real: Callable[[str], str],
 ) -> list[Option]:
     """Everything but the program. ``source`` says where a tree is to be taken from, ``real`` which
-    path of the host is behind another.
+    path of the host is behind another; ``shared_memory`` is whether something bounds that.
     """
 
     def piece(content: bytes) -> int:
         data.append(content)
         return len(data) - 1
 
-    made: list[Option] = [*_APART, *_furniture()]
+    made: list[Option] = [*_APART, *_furniture(shared_memory=shared_memory)]
     for place, text in _WRITTEN.items():
         made += ["--perms", "0644", "--file", piece(text.encode()), place]
     if inner:
@@ -126,12 +127,12 @@ def options(
     return [*made, "--remount-ro", "/"]
 
 
-@lru_cache(1)
-def _furniture() -> tuple[str, ...]:
-    return tuple(_made_furniture())
+@lru_cache(2)
+def _furniture(*, shared_memory: bool) -> tuple[str, ...]:
+    return tuple(_made_furniture(shared_memory=shared_memory))
 
 
-def _made_furniture() -> Iterator[str]:
+def _made_furniture(*, shared_memory: bool) -> Iterator[str]:
     for tree in system():
         if os.path.islink(tree):  # noqa: PTH114 - it is a text here
             yield from ("--symlink", os.readlink(tree), tree)  # noqa: PTH115 - as above
@@ -141,11 +142,20 @@ def _made_furniture() -> Iterator[str]:
         real = os.path.realpath(path)
         link = real != path and within(real, "/usr")  # cheaper than a mount
         yield from ("--symlink" if link else "--ro-bind", real, path)
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from ("--proc", "/proc", *_empty("/proc/1"), "--dev", "/dev")
+    if not shared_memory:  # it reads the same, but cannot be mapped: that would be shared memory
+        yield from ("--dev-bind", "/dev/full", "/dev/zero")
     yield from ("--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm")  # noqa: S108
     yield from ("--remount-ro", "/dev")
     yield from ("--perms", "1777", "--size", str(_TEMPORARY), "--tmpfs", "/tmp")  # noqa: S108
     yield from ("--dir", "/var", "--symlink", "../tmp", "/var/tmp")  # noqa: S108
+
+
+def _empty(place: str) -> tuple[str, ...]:
+    """Process 1 is bubblewrap, and its file is one of the host's: through ``exe`` whoever owns it
+    could change its mode, be it read-only everywhere else.
+    """
+    return ("--perms", "0555", "--size", "4096", "--tmpfs", place, "--remount-ro", place)
 
 
 def _granted(confinement: Confinement, source: Callable[[str], Source]) -> Iterator[Option]:

@@ -67,6 +67,7 @@ async def test_a_tool_sees_the_folders_that_it_was_granted_and_no_others(tmp_pat
     for name in ("mine", "shown", "hidden"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
+        (tmp_path / name / "file").chmod(0o666)  # so that it is not the file that refuses
     grants = {"write": [str(tmp_path / "mine")], "read": [str(tmp_path / "shown")]}
     spec = confined(
         ["sh", "-c", 'cat "$1"; echo new > "$1"', "sh", "{path}"],
@@ -161,6 +162,40 @@ async def test_a_signal_and_a_status_are_told_apart() -> None:
     assert failed is not None
     assert (killed.code, failed.code) == ("RESOURCE_LIMIT", "EXECUTION_ERROR")
     assert failed.message == "The program ended with exit status 3: no"
+
+
+async def test_a_status_that_reads_like_a_signal_means_what_the_table_says() -> None:
+    spec = confined(["sh", "-c", "echo yes; exit 137"], exit_codes={"137": {"ok": True}})
+    async with executor(spec) as tools, asyncio.timeout(60):
+        for _ in range(3):  # made for the call, or waiting for it: the end is heard otherwise
+            assert (await tools.execute("it")).output == "yes"
+
+
+async def test_a_tool_works_in_a_granted_folder_that_is_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inside").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    fixed = confined(["pwd"], read=[str(link)], working_dir=str(link))
+    assert (await call(fixed)).output == str(link)
+    chosen = confined(["pwd"], "where", read=[str(link)], working_dir="{where}")
+    for where in ("inside", str(link / "inside"), str(tmp_path / "real" / "inside")):
+        assert (await call(chosen, {"where": where})).output == str(link / "inside")
+
+
+async def test_a_word_that_no_command_line_can_hold_is_refused() -> None:
+    spec = confined(["printf", "%s", "{word}"], "word")
+    async with executor(spec) as tools, asyncio.timeout(60):
+        for _ in range(3):  # made for the call, or waiting for it
+            error = (await tools.execute("it", {"word": "x" * 200_000})).error
+            assert error is not None
+            assert (error.code, error.effects) == ("VALIDATION_ERROR", "none")
+
+
+@pytest.mark.req("FM-9")
+async def test_what_a_program_reads_is_not_its_own_to_fill() -> None:
+    program = "cat; if echo more >&0; then echo filled; else echo refused; fi"
+    result = await call(confined(["sh", "-c", program], "text", stdin="{text}"), {"text": "text "})
+    assert result.output == "text refused"
 
 
 @pytest.mark.req("FM-9", "NA-7")

@@ -155,6 +155,15 @@ async def test_a_status_may_be_as_good_as_zero() -> None:
     assert (await call(script("echo no match; exit 1", exit_codes=ENDINGS))).output == "no match"
 
 
+@pytest.mark.parametrize("ending", ["exit 143", "kill -TERM $$"])
+async def test_a_status_that_reads_like_a_signal_means_what_the_table_says(ending: str) -> None:
+    table = {"143": {"error": "CONFLICT", "message": "It was stopped."}}
+    error = (await call(script(ending, exit_codes=table))).error
+    assert error is not None
+    assert (error.code, error.message) == ("CONFLICT", "It was stopped.")
+    assert (await call(script(f"echo yes; {ending}", exit_codes={"143": {"ok": True}}))).success
+
+
 async def test_what_it_said_last_is_bounded_and_harmless() -> None:
     result = await call(
         script(r"printf '\033]0;title\007\033[31mred\033[0m'; yes | head -c 200000 >&2; "
@@ -360,10 +369,15 @@ async def test_a_secret_that_is_not_set_is_not_the_callers_business(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)
-    result = await call(shell("env", secrets=["GITHUB_TOKEN"]))
-    assert result.error is not None
-    assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "none")
-    assert "GITHUB_TOKEN" not in result.error.message
+    async with executor(shell("env", secrets=["GITHUB_TOKEN"])) as tools, asyncio.timeout(60):
+        result = await tools.execute("it")
+        assert result.error is not None
+        assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "none")
+        assert "GITHUB_TOKEN" not in result.error.message
+        said = (await tools.health("it")).error
+        assert said == "the secret GITHUB_TOKEN is not set: set the variable GITHUB_TOKEN"
+        monkeypatch.setenv("GITHUB_TOKEN", "t0ken")
+        assert (await tools.health("it")).healthy
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ less.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from toolpost.spec import Isolation, ToolSpec, shortened
 
 _HOMES: Final = {"process": "/nonexistent", "sandbox": "/tmp"}  # noqa: S108 - the sandbox's own
 _MOST_SHOWN: Final = 1000
+_SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 class ShellOptions(Options, frozen=True):
@@ -159,7 +161,7 @@ class ShellHandle:
             return Health(False, f"{self._program} cannot be run any more")
         if (path := self._folders.missing()) is not None:
             return Health(False, f"{path}, which the tool may use, does not exist")
-        problem = await self._starter.problem()
+        problem = self._variables.problem() or await self._starter.problem()
         return Health(problem is None, problem)
 
     async def close(self) -> None: ...
@@ -178,11 +180,12 @@ def _readable(text: str | None) -> Iterator[int | None]:
     if text is None:
         yield None
         return
-    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(fd, "wb", closefd=False) as file:
             file.write(text.encode())
         os.lseek(fd, 0, os.SEEK_SET)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)  # or it could be filled with anything
         yield fd
     finally:
         os.close(fd)

@@ -53,14 +53,15 @@ def output_of(command: Command, heard: Heard, ending: Exit, *, call: Call) -> An
 
 
 def _raise_if_failed(command: Command, heard: Heard, ending: Exit) -> None:
-    meaning = command.endings.get(ending.code or 0)
-    if ending.code == 0 or (meaning is not None and meaning.ok):
+    status = ending.code if ending.signal is None else 128 + ending.signal  # as a shell has it
+    assert status is not None, "it ended by itself or by a signal"
+    meaning = command.endings.get(status)
+    if status == 0 or (meaning is not None and meaning.ok):
         return
     words = _readable(heard.last_words)
-    if ending.signal is not None:
+    if ending.signal is not None and meaning is None:
         raise _ended_by(ending.signal, words)
-    assert ending.code is not None, "it ended by itself or by a signal"
-    raise _error(ending.code, meaning or ExitCode(), words)
+    raise _error(status, meaning or ExitCode(), words)
 
 
 def _error(status: int, meaning: ExitCode, words: str) -> CallError:

@@ -74,7 +74,9 @@ class Folders:
 
 
 def _beneath(folders: Sequence[str], path: Path) -> str | None:
-    """The folder itself, as the kernel finds it; names are not compared, links are followed."""
+    """The folder, as the kernel finds it, by its name inside: names are not compared, links are
+    followed, and what a granted link leads to is seen at the link's place.
+    """
     try:
         found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -83,8 +85,11 @@ def _beneath(folders: Sequence[str], path: Path) -> str | None:
         real = Path(f"/proc/self/fd/{found}").readlink()
     finally:
         os.close(found)
-    inside = any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
-    return str(real) if inside else None
+    for folder in folders:
+        root = os.path.realpath(folder)
+        if real.is_relative_to(root):
+            return str(Path(folder, real.relative_to(root)))
+    return None
 
 
 class Variables:
@@ -101,10 +106,19 @@ class Variables:
         for name in self._secrets:
             value = self._secret(name)
             if value is None:
-                raise MissingPart(f"the secret {name} is not set: set the variable {name}")
+                raise MissingPart(_unset(name))
             values[name] = value
         return values
+
+    def problem(self) -> str | None:
+        """A secret that nobody has set."""
+        unset = (name for name in self._secrets if self._secret(name) is None)
+        return next(map(_unset, unset), None)
 
     @property
     def names(self) -> list[str]:
         return sorted({*self._fixed, *self._secrets})
+
+
+def _unset(name: str) -> str:
+    return f"the secret {name} is not set: set the variable {name}"

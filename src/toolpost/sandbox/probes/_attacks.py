@@ -116,6 +116,19 @@ def reach_files_through_proc(targets: dict[str, Any]) -> object:
 
 
 @attack
+def change_the_program_of_a_process(targets: dict[str, Any]) -> object:
+    """Its mode, to what it was."""
+    for pid in (targets["victim"], 1):
+        program = f"/proc/{pid}/exe"
+        try:
+            os.chmod(program, stat.S_IMODE(os.stat(program).st_mode))
+        except OSError:
+            continue
+        return program
+    raise Blocked("none can be changed")
+
+
+@attack
 def write_outside_the_workspace(targets: dict[str, Any]) -> object:
     path = os.path.join(os.path.dirname(targets["secret"]), "written")
     open(path, "w").close()
@@ -573,6 +586,41 @@ def take_all_memory_with_children(targets: dict[str, Any]) -> object:
 def take_memory_that_is_nobodys(targets: dict[str, Any]) -> object:
     bombs = [os.memfd_create("bomb") for _ in range(48)]
     return sum(os.write(bomb, bytes(8 * MIB)) for bomb in bombs)
+
+
+@attack
+def take_memory_that_is_shared(targets: dict[str, Any]) -> object:
+    return mapped(mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+
+
+@attack
+def take_memory_of_a_device(targets: dict[str, Any]) -> object:
+    return mapped(mmap.MAP_SHARED, os.open("/dev/zero", os.O_RDWR))
+
+
+@attack
+def take_memory_as_a_stack(targets: dict[str, Any]) -> object:
+    return mapped(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100)  # MAP_GROWSDOWN
+
+
+def mapped(flags: int, file: int = -1) -> str:
+    maps = []
+    for _ in range(6):
+        maps.append(mmap.mmap(file, 64 * MIB, flags))
+        for page in range(0, 64 * MIB, mmap.PAGESIZE):
+            maps[-1][page] = 1
+    return f"{len(maps) * 64} MiB"
+
+
+@attack
+def take_memory_in_segments(targets: dict[str, Any]) -> object:
+    libc.shmat.restype = ctypes.c_void_p
+    for _ in range(6):
+        segment = call(29, 194, 0, 64 * MIB, 0o1600)
+        place = libc.shmat(segment, None, 0)
+        libc.shmctl(segment, 0, None)  # it goes with us
+        ctypes.memset(place, 1, 64 * MIB)
+    return "384 MiB"
 
 
 @attack

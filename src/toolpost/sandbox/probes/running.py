@@ -31,9 +31,7 @@ _SOURCE: Final = Path(__file__).with_name("_attacks.py")
 _PATIENCE: Final = 60.0
 _VARIABLE: Final = "TOOLPOST_PROBE_SECRET"
 _MIB: Final = 1024 * 1024
-_DIES: Final = frozenset(
-    ("take_all_memory", "take_all_memory_with_children", "take_memory_that_is_nobodys")
-)
+_DIES: Final = frozenset(name for name in ATTACKS if name.startswith("take_"))
 """To be killed is an answer where memory is what is attacked."""
 _ALONE: Final = _DIES | {
     "fill_the_shared_memory",
