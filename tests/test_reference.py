@@ -11,12 +11,23 @@ import msgspec
 import pytest
 
 import toolpost
+from toolpost.backends.http.backend import HttpOptions
+from toolpost.backends.http.binding import Entry, HttpBinding, Response, Status
+from toolpost.backends.mcp.binding import McpBinding
+from toolpost.backends.mcp.settings import ServerOptions
+from toolpost.backends.mcp.source import _Options as McpSourceOptions
 from toolpost.backends.python.backend import Binding, PythonOptions
 from toolpost.backends.shell.backend import ShellOptions
 from toolpost.backends.shell.binding import ExitCode, ShellBinding
+from toolpost.builtin.clock import Settings as ClockSettings
+from toolpost.builtin.files import Settings as FilesSettings
 from toolpost.config import SandboxSettings, Settings
 from toolpost.plugins import BUILT_IN
 from toolpost.sources import entrypoints, files, modules
+from toolpost.sources.builtin import BuiltinOptions
+from toolpost.sources.database import DatabaseOptions
+from toolpost.sources.http import HttpSourceOptions
+from toolpost.sources.openapi.source import OpenApiOptions
 from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
 from toolpost.stores.memory import MemoryOptions
 from toolpost.stores.postgres import PostgresOptions
@@ -39,7 +50,8 @@ def rows(page: str, heading: str) -> dict[str, list[str]]:
 
 def defaults(kind: type[msgspec.Struct]) -> dict[str, str]:
     """Name → the default of each field, as the pages write it."""
-    return {f.name: _UNWRITTEN.get(f.name) or _default(f) for f in msgspec.structs.fields(kind)}
+    fields = msgspec.structs.fields(kind)
+    return {f.encode_name: _UNWRITTEN.get(f.name) or _default(f) for f in fields}
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
@@ -49,7 +61,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         return "required"
     else:
         value = field.default
-    if isinstance(value, Limits | Permissions):
+    if isinstance(value, Limits | Permissions | Response):
         value = {}
     return f"`{json.dumps(msgspec.to_builtins(value))}`"
 
@@ -65,12 +77,26 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("spec.md", "## The binding of a python tool", Binding),
         ("spec.md", "## The binding of a shell tool", ShellBinding),
         ("spec.md", "## exit_codes of a shell tool", ExitCode),
+        ("spec.md", "## The binding of an HTTP tool", HttpBinding),
+        ("spec.md", "## Entries of an HTTP tool", Entry),
+        ("spec.md", "## response of an HTTP tool", Response),
+        ("spec.md", "## errors of an HTTP tool", Status),
+        ("spec.md", "## The binding of an MCP tool", McpBinding),
+        ("config.md", "### http", HttpOptions),
+        ("config.md", "### mcp", McpSourceOptions),
+        ("config.md", "### mcp servers", ServerOptions),
         ("config.md", "### shell", ShellOptions),
         ("config.md", "# Config", Settings),
         ("config.md", "## Sandbox", SandboxSettings),
         ("config.md", "### files", files._Options),
+        ("config.md", "### builtin", BuiltinOptions),
+        ("config.md", "### builtin files", FilesSettings),
+        ("config.md", "### builtin time", ClockSettings),
         ("config.md", "### modules", modules._Options),
         ("config.md", "### entrypoints", entrypoints._Options),
+        ("config.md", "### http source", HttpSourceOptions),
+        ("config.md", "### database", DatabaseOptions),
+        ("config.md", "### openapi", OpenApiOptions),
         ("config.md", "### python", PythonOptions),
         ("config.md", "### memory", MemoryOptions),
         ("config.md", "### sqlite", SqliteOptions),

@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 SOCKETS: Final = ("backends", "sources", "extensions", "stores")
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
+        ("backends", "http"): "toolpost.backends.http.backend:HttpBackend",
+        ("backends", "mcp"): "toolpost.backends.mcp.backend:McpBackend",
         ("backends", "python"): "toolpost.backends.python.backend:PythonBackend",
         ("backends", "shell"): "toolpost.backends.shell.backend:ShellBackend",
+        ("sources", "builtin"): "toolpost.sources.builtin:BuiltinSource",
         ("sources", "files"): "toolpost.sources.files:FilesSource",
         ("sources", "modules"): "toolpost.sources.modules:ModulesSource",
         ("sources", "entrypoints"): "toolpost.sources.entrypoints:EntryPointsSource",
+        ("sources", "http"): "toolpost.sources.http:HttpSource",
+        ("sources", "database"): "toolpost.sources.database:DatabaseSource",
+        ("sources", "mcp"): "toolpost.backends.mcp.source:McpSource",
+        ("sources", "openapi"): "toolpost.sources.openapi.source:OpenApiSource",
         ("extensions", "audit"): "toolpost.extensions.audit:Audit",
         ("extensions", "access"): "toolpost.extensions.access:Access",
         ("extensions", "approval"): "toolpost.extensions.approval:Approval",
@@ -50,13 +57,21 @@ BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 )
 _BINDINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "http": "toolpost.backends.http.binding",
+        "mcp": "toolpost.backends.mcp.binding",
         "python": "toolpost.backends.python.binding",
         "shell": "toolpost.backends.shell.binding",
     }
 )
 """Kind → what verifies its bindings, where the backend itself takes a while to import."""
 _EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
-    {"asyncpg": "postgres", "opentelemetry": "otel", "cryptography": "seal"}
+    {
+        "asyncpg": "postgres",
+        "cryptography": "seal",
+        "httpcore2": "http",
+        "opentelemetry": "otel",
+        "turbohtml": "web",
+    }
 )
 """Module of a missing import → the extra that brings it."""
 

@@ -17,12 +17,16 @@ from toolpost.call import OWNER, Caller
 from toolpost.clock import SystemClock
 from toolpost.config import GUARDS, OBSERVERS, Config, find, origin, unlisted
 from toolpost.contracts import (
+    Authenticates,
     Backend,
     Closes,
     Complains,
     Declared,
+    Dispensable,
+    Draws,
     Extension,
     Health,
+    Home,
     Opens,
     Ring,
     Source,
@@ -92,7 +96,11 @@ class Runtime:
             observers=[*_extensions("observers", config, around), *observers],
             guards=[*_extensions("guards", config, around), *guards],
             backends={**(backends or {}), QUARANTINED: Quarantine()},
-            provide={SharedSandbox: self._sandbox, **(provide or {})},
+            provide={
+                SharedSandbox: self._sandbox,
+                Home: Home(config.base),
+                **(provide or {}),
+            },
             settings=settings.backends,
             secret=secret,
         )
@@ -101,6 +109,11 @@ class Runtime:
         self.pins = Pins(config.base / settings.lock)
         self._broken: dict[str, str] = {}
         self._sources = [_Loaded(table, i, config) for i, table in enumerate(settings.sources)]
+        for loaded in self._sources:
+            if isinstance(loaded.source, Draws):
+                loaded.source.draw(self.executor.backends.__getitem__)
+            if isinstance(loaded.source, Authenticates):
+                loaded.source.authenticate(remembered(secret))
         self._watching: list[asyncio.Task[None]] = []
         self._one_at_a_time = asyncio.Lock()
 
@@ -160,13 +173,21 @@ class Runtime:
             self._watching.append(asyncio.create_task(self._watch_lock()))
 
     async def load(self, tell: Tell = lambda done, total: None) -> None:
-        """Load every source; the first that cannot be loaded stops it with its reason.
+        """Load every source; the first that cannot be loaded, and is required, stops it with its
+        reason. Those come first: a name that they have is not another's to take.
 
         It is enough for who only looks at tools: nothing is opened that calls need.
         """
         await asyncio.to_thread(self.pins.read)
-        for source in self._sources:
-            await self._load(source, tell)
+        for source in sorted(self._sources, key=lambda one: not one.required):
+            try:
+                await self._load(source, tell)
+            except SetupError as broken:
+                if source.required:
+                    raise
+                self._note(source, broken.message, broken)
+            else:
+                self._broken.pop(source.label, None)
 
     async def open_rings(self) -> None:
         """Before the first call: what is kept already is opened, and what earlier processes left
@@ -213,7 +234,10 @@ class Runtime:
         tools, the lock, the store, an extension.
         """
         told = {f"extension {e.name}": e.problem for e in self._complaining}
-        found = {**self._broken, "store": self.store.problem, **told}
+        for loaded in self._sources:
+            if isinstance(loaded.source, Complains):
+                told[loaded.label] = loaded.source.problem
+        found = {**told, "store": self.store.problem, **self._broken}
         return {part: problem for part, problem in found.items() if problem}
 
     async def health(self) -> Mapping[str, Health]:
@@ -224,6 +248,16 @@ class Runtime:
         asked = {part: Health(part not in problems, problems.get(part)) for part in parts}
         sandbox = {} if self.lowered is None else {"sandbox": Health(True, self.lowered)}
         return {"store": store, **asked, **sandbox}
+
+    @property
+    def left_out(self) -> Mapping[str, Mapping[str, str]]:
+        """Source → the tools that it offers and that are not taken, and why."""
+        told = {one.label: getattr(one.source, "left_out", None) for one in self._sources}
+        return {
+            label: {key if isinstance(key, str) else "/".join(key): why for key, why in out.items()}
+            for label, out in told.items()
+            if out and isinstance(out, Mapping)
+        }
 
     @property
     def quarantined(self) -> Mapping[str, str]:
@@ -387,11 +421,14 @@ class _Loaded:
         kind = options.pop("kind", None)
         self.namespace: str | None = options.pop("namespace", None)
         self.label = f"source {index + 1} ({kind})"
-        self.pinned_as = source_name(str(kind), {k: v for k, v in table.items() if k != "kind"})
         with _placed(config, "sources", index):
             if not isinstance(kind, str):
                 raise ConfigError('a source has no kind; say kind = "files", for example')
-            self.source: Source = load("sources", kind).from_config(options, config.base)
+            part = load("sources", kind)
+            self.source: Source = part.from_config(options, config.base)
+        tuning = {"kind", *getattr(part, "tuning", ())}  # how it is asked, not what
+        self.pinned_as = source_name(kind, {k: v for k, v in table.items() if k not in tuning})
+        self.required = not isinstance(self.source, Dispensable) or self.source.required
         self.names: set[str] = set()
         self.offered: Sequence[Entry] = ()
         self.withheld: Mapping[str, Difference] = {}

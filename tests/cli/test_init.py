@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import json_of, toolpost
 from toolpost.cli.init import FILES as WRITTEN
 from toolpost.config import GUARDS
+from toolpost.sources.builtin import SETS
 
 FILES = {"toolpost.toml", "tools.yaml", "my_tools.py", ".gitignore"}
 
@@ -80,3 +83,29 @@ def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
 def test_init_as_json_names_the_files(tmp_path: Path) -> None:
     made = json_of("init", "p", cwd=tmp_path)
     assert (made["folder"], set(made["files"])) == (str(tmp_path / "p"), FILES)
+
+
+def test_a_project_with_built_in_tools_works_at_once(tmp_path: Path) -> None:
+    made = toolpost("init", "--with", "files, calculator,time", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    names = {spec["name"] for spec in json_of("list", cwd=tmp_path)}
+    assert {"add", "calculator", "read_file", "delete_file", "time"} < names
+    assert json_of("call", "calculator", "expression=2+2", cwd=tmp_path)["output"]["result"] == 4
+    written = toolpost("call", "write_file", "path=a.txt", "content=hello", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert (tmp_path / "workspace/a.txt").read_text(encoding="utf-8") == "hello"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_set_can_be_had_from_the_start(name: str, tmp_path: Path) -> None:
+    made = toolpost("init", "--with", name, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    names = {spec["name"] for spec in json_of("list", cwd=tmp_path)}
+    assert names & set(SETS[name].tools)
+
+
+def test_a_set_that_does_not_exist_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    done = toolpost("init", "--with", "filez", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "did you mean 'files'" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -33,7 +33,8 @@ def test_help_lists_every_command_as_the_command_describes_itself() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_json(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
-    inner = list(command.commands) if isinstance(command, click.Group) else []
+    group = isinstance(command, click.Group)
+    inner = command.list_commands(click.Context(command)) if group else []
     for words in [[name, one] for one in inner] or [[name]]:
         shown = CliRunner().invoke(cli, [*words, "--help"])
         assert (shown.exit_code, "--json" in shown.output) == (0, True), words

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import servers
 from tests.backends import python_tools
+from tests.backends.http.service import Asked, Reply, forever, http, serving
 from toolpost import Call, Registry, ToolFailed, ToolSpec, tool
+from toolpost.backends.http.backend import HttpBackend
+from toolpost.backends.mcp.backend import McpBackend
 from toolpost.backends.python.backend import PythonBackend
-from toolpost.contracts import Health
+from toolpost.contracts import Health, Services
 from toolpost.testing import check_backend
 
 pytestmark = pytest.mark.anyio
@@ -99,6 +104,41 @@ async def test_python_keeps_the_contract_wherever_it_runs(isolation: Any, functi
     )
     report.raise_if_failed()
     assert report.subject == "python"
+
+
+@pytest.mark.req("UX-3")
+async def test_http_keeps_the_contract() -> None:
+    def answers(asked: Asked) -> Any:
+        return forever if asked.target == "/slow" else Reply('"eins"')
+
+    async with serving(answers) as service:
+        spec = http(service.url + "/{word}", service, input_schema=TABLE.input_schema)
+        report = await check_backend(
+            HttpBackend(), spec, {"word": "one"}, "eins", slow=(spec, {"word": "slow"})
+        )
+    report.raise_if_failed()
+    assert report.outcome("timeout") == report.outcome("cancellation") == "passed"
+
+
+@servers.needed
+@pytest.mark.req("UX-3", "UX-6")
+async def test_mcp_keeps_the_contract(tmp_path: Path) -> None:
+    settings = {"mcp": {"servers": {"odd": servers.odd(tmp_path)}}}
+    add, wait = (
+        ToolSpec(
+            name=name,
+            description="A tool of a server.",
+            kind="mcp",
+            binding={"server": "odd", "tool": name},
+            input_schema={"type": "object"},
+        )
+        for name in ("add", "wait")
+    )
+    report = await check_backend(
+        McpBackend(Services(settings=settings)), add, {"a": 1, "b": 2}, "3", slow=(wait, {})
+    )
+    report.raise_if_failed()
+    assert report.outcome("timeout") == report.outcome("cancellation") == "passed"
 
 
 @pytest.mark.parametrize(

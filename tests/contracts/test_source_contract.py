@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests import servers
+from tests.sources import endpoint
 from tests.sources.packages import TOOLS, forgotten, install
 from tests.specs import WRITERS
-from toolpost import ConfigError, Executor, Registry, SourceError
-from toolpost.contracts import Registered, Source
+from toolpost import ConfigError, Executor, Registry, SourceError, ToolSpec
+from toolpost.backends.mcp.backend import McpBackend
+from toolpost.contracts import Backend, Closes, Draws, Registered, Services, Source
 from toolpost.plugins import BUILT_IN, load
 from toolpost.registry import as_entry
 from toolpost.sources.entrypoints import GROUP
@@ -28,9 +34,26 @@ class Occupant(NamedTuple):
     options: Mapping[str, Any]
     lost: Mapping[str, Any]
     base: Path
+    backends: Mapping[str, Backend] = {}
+    """Those that it draws its tools from."""
+    sum: object = 3
+    more: Mapping[str, Any] = {}
+    """What it has to be granted besides."""
+    open: ExitStack = ExitStack()
+    made: list[Source] = []
+
+    @property
+    def needed(self) -> str:
+        """The option that it cannot do without."""
+        (option,) = self.options
+        return option
 
     def make(self, options: Mapping[str, Any] | None = None) -> Source:
-        source: Source = load("sources", self.kind).from_config(options or self.options, self.base)
+        given = {**self.options, **self.more} if options is None else options
+        source: Source = load("sources", self.kind).from_config(given, self.base)
+        self.made.append(source)
+        if isinstance(source, Draws):
+            source.draw(self.backends.__getitem__)
         return source
 
 
@@ -74,20 +97,86 @@ def entrypoints(base: Path) -> Occupant:
     )
 
 
+def mcp(base: Path) -> Occupant:
+    """A server says everything in words, the sum as well."""
+    servers.need()
+    about = servers.odd(base, prefix="")
+    about["command"] += ["add", "greet"]
+    backend = McpBackend(Services(settings={"mcp": {"servers": {"odd": about}}}))
+    return Occupant(
+        "mcp", {"servers": ["odd"]}, {"servers": ["not_there"]}, base, {"mcp": backend}, "3"
+    )
+
+
+def http(base: Path) -> Occupant:
+    """An address, and tools that are asked there."""
+    stack = ExitStack()
+    served = stack.enter_context(endpoint.serving())
+    grants = {"egress": [served.authority]}
+    lost = {"url": "http://127.0.0.1:9/none.json"}
+    return Occupant("http", {"url": served.url}, lost, base, more=grants, open=stack)
+
+
+def database(base: Path) -> Occupant:
+    """A table of one's own making, with the tools of an address."""
+    stack = ExitStack()
+    served = stack.enter_context(endpoint.serving())
+    with sqlite3.connect(base / "tools.db") as db:
+        db.execute("CREATE TABLE toolpost_tools (name, spec, digest, enabled)")
+        rows = [(tool["name"], json.dumps(tool)) for tool in served.tools]
+        db.executemany("INSERT INTO toolpost_tools VALUES (?, ?, NULL, 1)", rows)
+    db.close()
+    url, lost = {"url": "sqlite:///tools.db"}, {"url": "sqlite:///none.db"}
+    grants = {"egress": [served.authority]}
+    return Occupant("database", url, lost, base, more=grants, open=stack)
+
+
+def openapi(base: Path) -> Occupant:
+    """A description of the tools at an address."""
+    stack = ExitStack()
+    served = stack.enter_context(endpoint.serving())
+    paths = {
+        f"/{tool['name']}": {
+            "get": {
+                "operationId": tool["name"],
+                "parameters": [
+                    {"name": one, "in": "query"} for one in tool["input_schema"]["properties"]
+                ],
+            }
+        }
+        for tool in served.tools
+    }
+    (base / "api.json").write_text(json.dumps({"openapi": "3.1.0", "paths": paths}))
+    more = {"base_url": f"http://{served.authority}"}
+    lost = {"document": "none.json"}
+    return Occupant("openapi", {"document": "api.json"}, lost, base, more=more, open=stack)
+
+
 OCCUPANTS = {
     "files-yaml": files("yaml"),
     "files-json": files("json"),
     "files-toml": files("toml"),
     "modules": modules,
     "entrypoints": entrypoints,
+    "mcp": mcp,
+    "http": http,
+    "database": database,
+    "openapi": openapi,
 }
 
 
 @pytest.fixture(params=OCCUPANTS)
-def occupant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Occupant]:
+async def occupant(
+    request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[Occupant]:
     with forgotten(tmp_path):
         sys.path.insert(0, str(tmp_path))
-        yield OCCUPANTS[request.param](tmp_path)
+        made = OCCUPANTS[request.param](tmp_path)._replace(made=[])
+        with made.open:
+            yield made
+            for one in (*made.made, *made.backends.values()):
+                if isinstance(one, Closes):
+                    await one.close()
 
 
 def ignore(done: int, total: int) -> None:
@@ -95,13 +184,13 @@ def ignore(done: int, total: int) -> None:
 
 
 def test_every_built_in_source_is_under_contract() -> None:
-    kinds = {name.partition("-")[0] for name in OCCUPANTS}
+    kinds = {name.partition("-")[0] for name in OCCUPANTS} | {"builtin"}  # has its own tools only
     assert kinds == {name for socket, name in BUILT_IN if socket == "sources"}
 
 
 async def test_a_source_gives_its_tools(occupant: Occupant) -> None:
     found = list(await occupant.make().load(ignore))
-    assert all(isinstance(one, Registered) for one in found)
+    assert all(isinstance(one, Registered | ToolSpec) for one in found)
     assert [as_entry(one).spec.name for one in found] == ["add", "greet"]
 
 
@@ -114,10 +203,14 @@ async def test_loading_again_gives_the_same(occupant: Occupant) -> None:
 @pytest.mark.req("UX-2", "UX-3")
 async def test_its_tools_can_be_registered_and_called(occupant: Occupant) -> None:
     registry = Registry(await occupant.make().load(ignore))
-    async with Executor(registry) as executor, asyncio.timeout(60):
+    backends = occupant.backends
+    async with Executor(registry, backends=backends) as executor, asyncio.timeout(60):
         added = await executor.execute("add", {"a": 1, "b": 2})
         greeted = await executor.execute("greet", {"name": "Ada"})
-    assert (added.output, greeted.output) == (3, "hello Ada"), (added.error, greeted.error)
+    assert (added.output, greeted.output) == (occupant.sum, "hello Ada"), (
+        added.error,
+        greeted.error,
+    )
 
 
 async def test_a_long_load_tells_how_far_it_is(occupant: Occupant) -> None:
@@ -129,27 +222,29 @@ async def test_a_long_load_tells_how_far_it_is(occupant: Occupant) -> None:
 
 
 async def test_what_cannot_be_found_is_named(occupant: Occupant) -> None:
-    (sought,) = next(iter(occupant.lost.values()))
+    (sought,) = occupant.lost.values()
+    sought = sought if isinstance(sought, str) else sought[0]
     with pytest.raises(SourceError, match=sought):
         await occupant.make(occupant.lost).load(ignore)
 
 
 def test_an_unknown_option_is_met_with_what_the_source_takes(occupant: Occupant) -> None:
-    (option,) = occupant.options
+    option = occupant.needed
     with pytest.raises(ConfigError, match=f"source {occupant.kind} has no setting .*{option}") as e:
         occupant.make({**occupant.options, f"{option}x": 1})
     assert e.value.at == (f"{option}x",)
 
 
 def test_an_option_of_the_wrong_type_is_named(occupant: Occupant) -> None:
-    (option,) = occupant.options
-    with pytest.raises(ConfigError, match=f"source {occupant.kind} {option}: expected `array`"):
-        occupant.make({option: "text"})
+    option = occupant.needed
+    wrong, right = (1, "str") if isinstance(occupant.options[option], str) else ("text", "array")
+    with pytest.raises(ConfigError, match=f"source {occupant.kind} {option}: expected `{right}"):
+        occupant.make({option: wrong})
 
 
 def test_a_source_says_what_it_cannot_do_without(occupant: Occupant) -> None:
-    (option,) = occupant.options
-    with pytest.raises(ConfigError, match=f"missing required field `{option}`"):
+    needs = f"missing required field `{occupant.needed}`|needs {occupant.needed}"
+    with pytest.raises(ConfigError, match=needs):
         load("sources", occupant.kind).from_config({}, occupant.base)
 
 

@@ -20,6 +20,7 @@ from toolpost.characters import visible_json
 from toolpost.cli.opening import once
 from toolpost.cli.terminal import safe
 from toolpost.config import FILE_NAME, Config, find
+from toolpost.document import as_yaml
 from toolpost.errors import ConfigError
 from toolpost.lock import Lock, accepted, differences, read_lock, write_lock
 from toolpost.runtime import Runtime
@@ -62,7 +63,7 @@ async def bring_in(
 
 
 def _write_specs(file: Path, specs: Sequence[ToolSpec], *, replace: bool) -> None:
-    text = visible_json({"tools": [spec.to_dict() for spec in specs]}) + "\n"
+    text = _text_of(file, {"tools": [spec.to_dict() for spec in specs]})
     if file.exists() and file.read_text(encoding="utf-8") == text:
         return
     try:
@@ -73,6 +74,15 @@ def _write_specs(file: Path, specs: Sequence[ToolSpec], *, replace: bool) -> Non
             f"{safe(str(file))} is there already, and says something else. Write over it with "
             "--replace, or choose another with --file."
         ) from None
+
+
+def _text_of(file: Path, data: Any) -> str:
+    """In the format that the file is named for."""
+    if file.suffix == ".json":
+        return visible_json(data) + "\n"
+    if file.suffix in (".yaml", ".yml"):
+        return as_yaml(data)
+    raise click.ClickException(f"{safe(file.name)}: a spec file is written as .yaml or .json.")
 
 
 def _reader_of(config: Config, file: Path) -> dict[str, Any] | None:

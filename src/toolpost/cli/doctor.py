@@ -25,7 +25,7 @@ import click
 from toolpost import environ
 from toolpost.cli.attacked import Which, sandbox
 from toolpost.cli.findings import Finding, Verdict, show, show_attacks
-from toolpost.cli.opening import asking, once, run
+from toolpost.cli.opening import asking, left_out, once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.probe import leave_daemon, pid_namespace
 from toolpost.cli.progress import Bar
@@ -148,6 +148,10 @@ async def _parts(runtime: Runtime) -> AsyncIterator[Finding]:
     for part, one in health.items():
         if not one.healthy:
             yield Finding(part, "fail", one.error or "not healthy", _todo(part, one))
+    for part, told in left_out(runtime).items():
+        yield Finding(
+            part, "warn", told, "mend it there, grant it to the source, or leave it at that"
+        )
     if health["store"].healthy:
         yield Finding("store", "ok", _kept(runtime))
     well = sum(one.healthy for part, one in health.items() if part.startswith("source "))

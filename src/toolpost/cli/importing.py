@@ -11,8 +11,11 @@ from typing import Final
 
 import click
 
+from toolpost.plugins import load
+
 KINDS: Final = {
     "mcp": "The tools of an MCP server.",
+    "openapi": "The operations of an OpenAPI document, as HTTP tools.",
 }
 
 
@@ -23,6 +26,7 @@ class _Kinds(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in KINDS:
             return None
+        load("sources", cmd_name)  # or it says what to install
         found: click.Command = import_module(f"toolpost.cli.importing_{cmd_name}").command
         return found
 

@@ -1,7 +1,8 @@
 """``toolpost init``: a small project that works as it stands.
 
 Above: ``main.py``. Below: the file system. It writes new files only: if one is there already,
-nothing is written at all. A ``.gitignore`` that is there is left as it is.
+nothing is written at all. A ``.gitignore`` that is there is left as it is. What a built-in tool
+wants to have in the config it says itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import click
 from toolpost.cli.options import json_option
 from toolpost.cli.terminal import out, print_json, safe
 from toolpost.config import GUARDS, OBSERVERS
+from toolpost.sources.builtin import by_set, sample
 
 
 def _listed(name: str, rings: Sequence[str]) -> str:
@@ -132,13 +134,17 @@ _MAY_STAY: Final = ".gitignore"
 
 @click.command("init")
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--with", "tools", metavar="NAME,…", help="Built-in tools to have, such as files,web."
+)
 @json_option
-def command(*, folder: Path, as_json: bool) -> None:
+def command(*, folder: Path, tools: str | None, as_json: bool) -> None:
     """Make a small project that works.
 
     Writes toolpost.toml, tools.yaml, my_tools.py and .gitignore into DIR, which is this folder
     unless given. Never overwrites a file; a .gitignore that is there stays as it is.
     """
+    text = {**FILES, "toolpost.toml": _CONFIG + _built_in(tools)}
     there = [name for name in FILES if (folder / name).is_symlink() or (folder / name).exists()]
     if set(there) - {_MAY_STAY}:
         raise click.ClickException(
@@ -149,12 +155,22 @@ def command(*, folder: Path, as_json: bool) -> None:
     made = [name for name in FILES if name not in there]
     for name in made:
         with (folder / name).open("x", encoding="utf-8") as file:  # "x": never over another's file
-            file.write(FILES[name])
+            file.write(text[name])
     steps = (*(f"echo .toolpost/ >> {name}" for name in there), *NEXT)
     if as_json:
         print_json({"folder": str(folder.resolve()), "files": made, "next": list(steps)})
     else:
         out(_told(folder, made, steps))
+
+
+def _built_in(tools: str | None) -> str:
+    """The source of the built-in tools that are wanted, with what each should be told."""
+    if tools is None:
+        return ""
+    names = list(dict.fromkeys(name.strip() for name in tools.split(",") if name.strip()))
+    listed = ", ".join(f'"{name}"' for name in names)
+    source = f'\n[[sources]]\nkind = "builtin"\ntools = [{listed}]\n'
+    return source + "".join(sample(name) for name in by_set(names))
 
 
 def _told(folder: Path, made: Sequence[str], steps: Sequence[str]) -> str:

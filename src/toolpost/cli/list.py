@@ -5,12 +5,13 @@ Above: ``main.py``. Below: ``opening.py``. Only what the caller may know of is l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from toolpost.cli.opening import loaded, run, uncalled
+from toolpost.cli.opening import left_out, loaded, run, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import (
     console,
@@ -21,6 +22,7 @@ from toolpost.cli.terminal import (
     plain,
     print_json,
     row,
+    safe,
     table,
 )
 from toolpost.config import Settings, find
@@ -56,16 +58,19 @@ def command(
     They are grouped by category. The tier goes from 0 (safe) to 4 (dangerous).
     """
 
-    async def listed() -> list[ToolSpec]:
+    async def listed() -> tuple[list[ToolSpec], Mapping[str, str]]:
         config = find(asked.config)
         if config.settings.store != Settings().store:
             store_of(config)  # not opened; but what calls would be refused for is refused here
         async with loaded(uncalled(config), asked) as runtime:
             fit = runtime.registry.list(kind=kind, category=category, tag=tag, tier=tier)
             seen = {spec.name for spec in runtime.executor.list()}  # the quarantined ones as well
-            return [spec for spec in fit if spec.name in seen]
+            told = {**left_out(runtime), **runtime.problems}
+            return [spec for spec in fit if spec.name in seen], told
 
-    specs = run(asked, listed())
+    specs, problems = run(asked, listed())
+    for part, problem in problems.items():
+        err(safe(f"warning: {part}: {problem}"))
     if as_json:
         print_json([_data(spec) for spec in specs])
     elif specs:

@@ -22,6 +22,7 @@ from toolpost.cli.opening import once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import console, err, json_text, out, plain, print_json
 from toolpost.config import find
+from toolpost.errors import SourceError
 from toolpost.lock import (
     Change,
     Difference,
@@ -112,6 +113,8 @@ async def _found(asked: Asked) -> Found:
     bare = {"observers": (), "guards": (), "store": {"kind": "memory"}}
     settings = msgspec.structs.replace(config.settings, **bare)
     async with Runtime(msgspec.structs.replace(config, settings=settings)) as runtime:
+        for part, problem in runtime.problems.items():  # what cannot be had now is not gone
+            raise SourceError(f"{part}: {problem}")
         return Found(
             file=runtime.pins.file,
             lock=runtime.pins.lock,

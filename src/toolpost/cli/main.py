@@ -28,6 +28,8 @@ COMMANDS: Final = {
     "list": "List the tools.",
     "show": "Show one tool: its parameters, limits and the road of a call.",
     "call": "Call a tool.",
+    "import": "Make a spec file of tools that others describe, and pin them.",
+    "push": "Write specs into a table of a database.",
     "lock": "Pin the definitions of the tools, and show what has changed.",
     "approvals": "See what waits for a yes, and answer.",
     "policy": "Try, explain and check the rules of the policy.",
@@ -38,6 +40,8 @@ COMMANDS: Final = {
     "completion": "Print the script that completes words in your shell.",
 }
 """What the list of commands says; the command itself is ``command`` in ``cli/<name>.py``."""
+_FILES: Final = {"import": "importing"}
+"""Where the name of a command is no name for a file."""
 
 UNEXPECTED: Final = 70
 PIPE_CLOSED: Final = 141
@@ -58,7 +62,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"toolpost.cli.{cmd_name}").command
+        command: click.Command = import_module(
+            f"toolpost.cli.{_FILES.get(cmd_name, cmd_name)}"
+        ).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

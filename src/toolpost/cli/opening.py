@@ -18,10 +18,11 @@ import msgspec
 
 from toolpost.cli.options import Asked
 from toolpost.cli.progress import Bar
-from toolpost.cli.terminal import err, safe
+from toolpost.cli.terminal import counted, err, safe
 from toolpost.config import Config, find
 from toolpost.extensions.log import setup
 from toolpost.runtime import Runtime, store_of
+from toolpost.spec import short
 from toolpost.stores.lazy import LazyStore
 
 T = TypeVar("T")
@@ -88,6 +89,15 @@ def asking(runtime: Runtime) -> str | None:
         if guard.name == "approval":
             return str(getattr(guard, "mode", "policy"))
     return None
+
+
+def left_out(runtime: Runtime) -> dict[str, str]:
+    """Source → how many of its tools were not taken, and why the first of them was not."""
+    told = {}
+    for label, tools in runtime.left_out.items():
+        name, why = next(iter(tools.items()))
+        told[label] = f"{counted(len(tools), 'tool')} left out; {short(name)}: {why}"
+    return told
 
 
 def _hear_the_log(asked: Asked) -> None:

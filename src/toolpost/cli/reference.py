@@ -29,8 +29,10 @@ def reference() -> str:
         ctx = click.Context(found, info_name=name, parent=root)
         parts.append(_command(ctx))
         if isinstance(found, click.Group):
-            inner = (click.Context(c, info_name=n, parent=ctx) for n, c in found.commands.items())
-            parts.extend(map(_command, inner))
+            for inner in found.list_commands(ctx):
+                below = found.get_command(ctx, inner)
+                assert below is not None, "it is in the list"
+                parts.append(_command(click.Context(below, info_name=inner, parent=ctx)))
     return "\n".join([*parts, _exits()])
 
 

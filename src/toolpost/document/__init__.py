@@ -16,5 +16,6 @@ text is known to be within the limit, so that a hostile file cannot exhaust the 
 
 from toolpost.document.places import MAX_BYTES, MAX_DEPTH, Document, Progress
 from toolpost.document.reading import Format, parse, read
+from toolpost.document.writing import as_yaml
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "Format", "Progress", "parse", "read"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "Format", "Progress", "as_yaml", "parse", "read"]

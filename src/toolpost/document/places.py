@@ -70,11 +70,14 @@ _NOTHING: dict[str | int, Place] = {}
 
 
 class Text:
-    """A text under its name: turns offsets into places and faults."""
+    """A text under its name: turns offsets into places and faults. ``lenient``: a number may be a
+    key, as it is written.
+    """
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, *, lenient: bool = False) -> None:
         self.text = text
         self.name = name
+        self.lenient = lenient
         self._root: Place | None = None
 
     def check(self) -> None:

@@ -28,17 +28,19 @@ def read(
     *,
     format: Format | None = None,  # noqa: A002 - the word of the suffixes and of parse()
     progress: Progress | None = None,
+    lenient: bool = False,
 ) -> Document:
     """The document in a file, in the format its suffix names unless one is given.
 
-    Only a regular file is read, be it by a symbolic link.
+    Only a regular file is read, be it by a symbolic link. ``lenient`` takes numbers for keys, as
+    they are written.
     """
     name = os.fspath(path)
     known = format or _FORMATS.get(Path(name).suffix.lower())
     if known is None:
         raise SourceError(f"{name}: unknown format; name it {', '.join(_FORMATS)}")
     text = _decode(_bytes(name), name)
-    return parse(text, format=known, name=name, progress=progress)
+    return parse(text, format=known, name=name, progress=progress, lenient=lenient)
 
 
 def parse(
@@ -47,11 +49,12 @@ def parse(
     format: Format,  # noqa: A002 - as above
     name: str,
     progress: Progress | None = None,
+    lenient: bool = False,
 ) -> Document:
     """The document in a text; ``name`` is what its places and errors begin with."""
     if format not in get_args(Format):
         raise SourceError(f"{name}: unknown format {format!r}; use yaml, json or toml")
-    source = Text(text.removeprefix("\ufeff"), name)
+    source = Text(text.removeprefix("\ufeff"), name, lenient=lenient)
     source.check()
     document = _READERS[format](source, progress)
     if progress is not None:

@@ -28,7 +28,7 @@ from toolpost.document.places import (
 )
 from toolpost.errors import SourceError
 
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # libyaml compares each %TAG with all before it, before it emits an event: refused unparsed.
 _TAG_DIRECTIVE = re.compile("(?:^|(?<=[\n\r\x85\u2028\u2029]))\ufeff?%TAG")
 _JSON_BEGINS = re.compile(r'[ \t\r\n]*+[\[{"]')
@@ -109,7 +109,7 @@ def _events(source: Text) -> Iterator[Any]:
     """Parse events: the one thing PyYAML does without recursion, in C where it has that."""
     import yaml  # lazy: a program without a YAML file never pays for it
 
-    if control := _UNPRINTABLE.search(source.text):
+    if control := UNPRINTABLE.search(source.text):
         code = f"U+{ord(control[0]):04X}"
         raise source.fault(control.start(), f"the control character {code}; remove it or escape it")
     if "%TAG" in source.text and (directive := _TAG_DIRECTIVE.search(source.text)):
@@ -135,7 +135,7 @@ def _fault(source: Text, problem: str, mark: Any, last: int) -> SourceError:
     return source.fault(offset, f"not valid YAML: {problem}; {hint(problem, _HINTS)}")
 
 
-def _plain(text: str) -> Any:
+def plain(text: str) -> Any:
     """What an unquoted text means: the core schema of YAML 1.2, where ``no`` is a text."""
     if text in _WORDS:
         return _WORDS[text]
@@ -239,7 +239,7 @@ class _YamlWalk:
                 self._begin_merge(top, event)
                 return
             try:
-                value = _plain(value)
+                value = plain(value)
             except Refused as exc:
                 raise self._fault(event, str(exc)) from None
         elif not value.isascii() and HALF.search(value):  # libyaml refuses it by itself
@@ -253,6 +253,8 @@ class _YamlWalk:
             self.anchors[event.anchor] = _Anchor(value, place, weight, 0)
 
     def _key(self, top: _Open, key: Any, event: Any) -> Place:
+        if type(key) is not str and self.source.lenient and hasattr(event, "value"):
+            key = event.value
         if type(key) is not str:
             raise self._fault(event, f"the key {key!r:.60} is no string; put it in quotes")
         at = event.start_mark.index

@@ -8,10 +8,8 @@ somebody else, and may repeat what was sent.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -34,6 +32,7 @@ from toolpost.errors import (
     Unavailable,
 )
 from toolpost.net.client import Answer
+from toolpost.net.waiting import retry_after
 from toolpost.redact import redact_text
 from toolpost.result import Audio, Image, Output, Resource
 from toolpost.spec import shortened
@@ -42,7 +41,6 @@ from toolpost.telling import Telling
 _MOST_QUOTED: Final = 500
 _MOST_ERROR: Final = 64 * 1024
 """Bytes of an error's body that are looked at."""
-_MOST_WAIT: Final = 7 * 24 * 3600.0
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json|text/json")
 _LINES: Final = frozenset(
     ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
@@ -85,18 +83,6 @@ async def output_of(endpoint: Endpoint, answer: Answer, call: Call) -> Any:
     data = await _read(answer, most, call=call, shape=shape)
     value = _shaped(shape, data, answer)
     return value if response.pointer is None else _pointed(value, response.pointer)
-
-
-def retry_after(said: str | None) -> float | None:
-    """The seconds of a ``Retry-After``, which gives them or a date."""
-    said = (said or "").strip()
-    if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", said):
-        return min(float(said), _MOST_WAIT)
-    try:
-        seconds = parsedate_to_datetime(said).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(round(seconds, 3), 0.0), _MOST_WAIT)
 
 
 def _meaning(endpoint: Endpoint, status: int) -> Status | None:

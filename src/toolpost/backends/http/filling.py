@@ -125,8 +125,9 @@ def _deep(wire: str, value: Any, encoded: Any, *, levels: int) -> Iterator[Pair]
         for key, item in value.items():
             yield from _deep(f"{wire}[{quote(key, safe='')}]", item, encoded, levels=levels - 1)
     elif isinstance(value, list) and levels:
-        for item in value:
-            yield from _deep(wire, item, encoded, levels=levels - 1)
+        for number, item in enumerate(value):  # two objects under one name would be one object
+            name = f"{wire}[{number}]" if isinstance(item, list | dict) else wire
+            yield from _deep(name, item, encoded, levels=levels - 1)
     elif value is not None:
         yield wire, encoded(value)
 

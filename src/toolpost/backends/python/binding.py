@@ -6,14 +6,17 @@ and the function are there is found out where they run, and asked by ``toolpost 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from toolpost.errors import ConfigError, InvalidSpec
 from toolpost.options import Options, options_from
 from toolpost.spec import Isolation, ToolSpec
 
 
 class Binding(Options, frozen=True):
-    """Where a spec's function is, which variables of the environment a worker may see, and which
-    folders one in a sandbox may use.
+    """Where a spec's function is, which variables of the environment a worker may see, which
+    folders one in a sandbox may use, and what its parameters of type ``Given`` are.
     """
 
     module: str
@@ -22,6 +25,7 @@ class Binding(Options, frozen=True):
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     main: str | None = None
+    given: Mapping[str, Any] = {}
 
 
 def binding_of(spec: ToolSpec) -> Binding:

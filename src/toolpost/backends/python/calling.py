@@ -13,15 +13,16 @@ import msgspec
 
 from toolpost.call import Call
 from toolpost.contracts import Services
-from toolpost.errors import InvalidArguments, InvalidOutput, MissingPart
+from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSpec, MissingPart
 from toolpost.result import PARTS, Output, Part
 from toolpost.schema import gives_whole_numbers
-from toolpost.signature import Convert, Inject, Secret, Signature, describe
-from toolpost.spec import nearest, short
+from toolpost.signature import Convert, FromSpec, Inject, Secret, Signature, describe
+from toolpost.spec import ToolSpec, explained, nearest, short
 
 _log = logging.getLogger("toolpost.tools")
 _SCALARS = frozenset((int, str, float, bool, type(None)))
 Giver = Callable[[Call | None], Any]
+Marker = Inject | Secret | FromSpec
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -183,11 +184,13 @@ def _injected_by(
     }
 
 
-def _is_provided(kind: Inject | Secret) -> bool:
+def _is_provided(kind: Marker) -> bool:
     return isinstance(kind, Inject) and not getattr(kind.type, "__toolpost_injected__", False)
 
 
-def _giver(name: str, kind: Inject | Secret, services: Services, otherwise: Any) -> Giver:
+def _giver(name: str, kind: Marker, services: Services, otherwise: Any) -> Giver:
+    if isinstance(kind, FromSpec):
+        return _from_spec(name, kind, otherwise)
     if isinstance(kind, Secret):
         return lambda call: _secret(kind, services, otherwise)
     if getattr(kind.type, "__toolpost_injected__", False):
@@ -204,6 +207,36 @@ def _giver(name: str, kind: Inject | Secret, services: Services, otherwise: Any)
         f"the parameter {name!r} wants a {wanted}, and nobody provides one: "
         f"Executor(registry, provide={{{wanted}: …}})"
     )
+
+
+def _from_spec(name: str, kind: FromSpec, otherwise: Any) -> Giver:
+    """What the spec of the call gives; made of its data once, for all calls have one spec."""
+    known: tuple[ToolSpec | None, Any] = (None, None)
+
+    def give(call: Call | None) -> Any:
+        nonlocal known
+        assert call is not None, "a constructor has none"
+        spec, value = known
+        if spec is not call.spec:
+            value = _of_spec(call.spec, name, kind, otherwise)
+            known = (call.spec, value)
+        return value
+
+    return give
+
+
+def _of_spec(spec: ToolSpec, name: str, kind: FromSpec, otherwise: Any) -> Any:
+    given = spec.binding.get("given", {})
+    if name not in given:
+        if kind.optional:
+            return otherwise
+        raise InvalidSpec(f"the binding of {spec.name!r} has no given.{name}")
+    try:
+        return msgspec.convert(given[name], kind.type)
+    except msgspec.ValidationError as fault:
+        what, at = explained(fault, kind.type)
+        path = ".".join(map(str, ("given", name, *at)))
+        raise InvalidSpec(f"the binding of {spec.name!r}: {path}: {what}") from None
 
 
 def _secret(kind: Secret, services: Services, otherwise: Any) -> Any:
