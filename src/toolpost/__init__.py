@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         Text,
     )
     from toolpost.runtime import Runtime
-    from toolpost.signature import Injected, Secret
+    from toolpost.signature import Given, Injected, Secret
     from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
 
 __version__ = "0.1.0"
@@ -87,6 +87,7 @@ __all__ = [
     "Executor",
     "Failure",
     "FunctionTool",
+    "Given",
     "Health",
     "Image",
     "Injected",
@@ -149,7 +150,7 @@ _HOMES: Final = {
     "toolpost.registry": "Registry",
     "toolpost.result": "Audio Failure Image Metadata Output Part Resource Result Text",
     "toolpost.runtime": "Runtime",
-    "toolpost.signature": "Injected Secret",
+    "toolpost.signature": "Given Injected Secret",
     "toolpost.spec": "Cache Limits Permissions Retry ToolSpec",
     "toolpost.authoring": (
         "FunctionTool Tool ToolOptions create_tool tool validate_tool_input validate_tool_output"

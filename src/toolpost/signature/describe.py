@@ -21,7 +21,7 @@ from toolpost.errors import InvalidArguments, InvalidSpec
 from toolpost.plain import is_simple, json_name, measure
 from toolpost.signature.annotation import Form, NoJsonForm, Way, apply, form, optional, whole
 from toolpost.signature.docstring import read
-from toolpost.signature.inject import Inject, Secret
+from toolpost.signature.inject import FromSpec, Inject, Secret
 
 _EMPTY: Final = inspect.Parameter.empty
 _STREAMS: Final = frozenset(
@@ -36,6 +36,7 @@ _REFUSED: Final = {
 
 
 Convert = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Marker = Inject | Secret | FromSpec
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ class Signature(msgspec.Struct, frozen=True):
     description: str
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
-    injected: Mapping[str, Inject | Secret]
+    injected: Mapping[str, Marker]
     convert: Convert | None
     dump: Way | None
     stays_json: bool
@@ -71,7 +72,7 @@ def describe(function: Callable[..., Any], *, skip_first: bool = False) -> Signa
     if skip_first:
         del parameters[:1]
     resolve = _Names(function)
-    injected: dict[str, Inject | Secret] = {}
+    injected: dict[str, Marker] = {}
     forms: dict[str, Form] = {}
     made = _Object()
     for parameter in parameters:
@@ -245,7 +246,7 @@ def _unresolved(annotation: Any) -> bool:
     )
 
 
-def _marker(annotation: Any, default: Any) -> Inject | Secret | None:
+def _marker(annotation: Any, default: Any) -> Marker | None:
     """How a parameter is injected; None for an ordinary one."""
     if isinstance(annotation, type):
         if not getattr(annotation, "__toolpost_injected__", False):
@@ -256,6 +257,8 @@ def _marker(annotation: Any, default: Any) -> Inject | Secret | None:
         for one in annotation.__metadata__:
             if isinstance(one, Secret):
                 return msgspec.structs.replace(one, optional=default is not _EMPTY)
+            if isinstance(one, FromSpec):
+                return FromSpec(annotation.__origin__, optional=default is not _EMPTY)
             if isinstance(one, Inject) or one is Inject:
                 return Inject(*_wanted(annotation.__origin__, default))
     elif origin is not None:

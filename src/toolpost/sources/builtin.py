@@ -33,10 +33,8 @@ class Set(NamedTuple):
 
 SETS: Final[Mapping[str, Set]] = MappingProxyType(
     {
-        "browser": Set("browser", ("browser",)),
         "calculator": Set("calculator", ("calculator",)),
         "classify": Set("classify", ("classify_data",)),
-        "commands": Set("commands", ("system_command",)),
         "files": Set(
             "files",
             (
