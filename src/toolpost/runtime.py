@@ -237,7 +237,7 @@ class Runtime:
         for loaded in self._sources:
             if isinstance(loaded.source, Complains):
                 told[loaded.label] = loaded.source.problem
-        found = {**told, "store": self.store.problem, **self._broken}
+        found = {"store": self.store.problem, **told, **self._broken}
         return {part: problem for part, problem in found.items() if problem}
 
     async def health(self) -> Mapping[str, Health]:

@@ -108,6 +108,50 @@ def test_what_cannot_be_imported_is_said_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+RUDE = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "initialize":
+        about = {"name": "rude", "version": "1"}
+        version = asked["params"]["protocolVersion"]
+        told = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+    elif asked["method"] == "tools/list" and sys.argv[1] == "flood":
+        told = {"tools": "x" * 17 * 1024 * 1024}
+    elif asked["method"] == "tools/list" and sys.argv[1] == "die":
+        sys.exit("no such database")
+    elif asked["method"] == "tools/list":
+        told = {"tools": [{"name": "good", "inputSchema": {"type": "object"}}, {"name": "bad"}]}
+    elif "id" in asked:
+        error = {"code": -32601, "message": "no such method"}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+        continue
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("flood", "the MCP server 'rude': it sent more than 16 MiB in one message"),
+        ("die", "the MCP server 'rude': it ended with status 1: no such database"),
+        ("unfit", "its list of tools is not in the protocol: tools/1/inputSchema: Field required"),
+    ],
+)
+def test_a_list_that_cannot_be_taken_is_told_of_in_words_for_who_imports_it(
+    how: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rude.py").write_text(RUDE)
+    command = [servers.PYTHON, str(tmp_path / "rude.py"), how]
+    words = ["--name", "rude", "--read", "rude.py", "--", *command]
+    done = toolpost("import", "mcp", *words, cwd=tmp_path)
+    assert done.returncode == 65
+    assert said in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["rude.py"]
+
+
 def test_a_config_that_cannot_be_added_to_stays_as_it_was(tmp_path: Path) -> None:
     config = tmp_path / "toolpost.toml"
     config.write_text("sources = []\n")

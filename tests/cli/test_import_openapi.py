@@ -151,6 +151,7 @@ def test_a_document_of_an_address_is_named_for_its_host(tmp_path: Path) -> None:
         (["none.json"], 65, "none.json: cannot be read"),
         (["toolpost.toml"], 65, "no OpenAPI document"),
         (["http://example.com/x"], 65, "use https://"),
+        (["http://127.0.0.1:1/x"], 65, "/x: There is no connection to 127.0.0.1\n"),
         (["shop.json", "--tag", "cats"], 65, "no operation that these patterns choose"),
         (["shop.json", "--base-url", "x"], 78, "base_url"),
         (["shop.json", "--secret", "x"], 2, "write SCHEME=NAME"),

@@ -34,7 +34,7 @@ from toolpost.net.waiting import retry_after
 from toolpost.redact import redact_text
 from toolpost.spec import shortened
 
-AGENT: Final = f"toolpost/{__version__} (+https://pypi.org/project/toolpost/)"
+AGENT: Final = f"toolpost/{__version__}"
 """Who asks; services such as Wikipedia want to know whom to turn to."""
 _PATIENCE: Final = 5.0
 """Seconds that connecting may take."""

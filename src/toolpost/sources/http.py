@@ -27,6 +27,7 @@ from toolpost.errors import CallError, ConfigError, SourceError
 from toolpost.net.client import Answer, Client, Credentials, Request
 from toolpost.net.destination import Granted, Refused, is_public, literal_from
 from toolpost.net.url import Url, url_from
+from toolpost.net.words import plainly
 from toolpost.options import Options, options_from
 from toolpost.sources.afar import KINDS, Grants, sifted
 from toolpost.sources.specs import gathered
@@ -53,8 +54,6 @@ _UNTOLD: Final = frozenset(("", "text/plain", "application/octet-stream", "binar
 """Types that say nothing: then the address tells, as the name of a file would."""
 _SUFFIXES: Final[Mapping[str, Format]] = {".json": "json", ".toml": "toml"}
 _HINTS: Final = {401: "name the secret in token", 403: "name the secret in token"}
-_ADVICE: Final = (" Try again later.", " Use another tool.", " Ask for less at a time.")
-"""What a model is told, and a config's owner need not be."""
 
 
 class HttpSourceOptions(Options, frozen=True):
@@ -146,7 +145,7 @@ class HttpSource:
         except TimeoutError:
             return f"{self._name}: no answer within {self._options.timeout:g} s"
         except CallError as fault:
-            return f"{self._name}: {_plainly(fault)}"
+            return f"{self._name}: {plainly(fault)}"
         except SourceError as fault:
             return fault.message
         self._down = False
@@ -275,11 +274,3 @@ def _file(path: Path) -> str:
 def _sendable(value: str | None) -> str | None:
     """What a server says of its version, if it can be said back."""
     return value if value and len(value) <= _LONGEST and _SENDABLE.fullmatch(value) else None
-
-
-def _plainly(fault: CallError) -> str:
-    """What went wrong, without what a model is advised to do about it."""
-    said = fault.message.removeprefix("This tool may not connect there: ")
-    for advice in _ADVICE:
-        said = said.removesuffix(advice)
-    return said.removesuffix(".")

@@ -14,6 +14,8 @@ from threading import Thread
 import pytest
 
 from tests import servers
+from tests.backends.http.service import Reply
+from tests.backends.http.service import serving as answering
 from tests.backends.mcp.running import serving, until
 from toolpost import Call, Caller
 from toolpost.contracts import Answer, Elicits, Question
@@ -138,6 +140,16 @@ async def test_credentials_belong_to_their_caller(port: int, tmp_path: Path) -> 
     assert eve.error is not None
     assert bob.error is not None
     assert (eve.error.code, bob.error.code) == ("UNAUTHORIZED", "UNAUTHORIZED")
+
+
+async def test_a_page_that_is_no_server_is_told_of_without_the_words_of_the_sdk(
+    tmp_path: Path,
+) -> None:
+    async with answering(lambda asked: Reply("<html>hi</html>")) as web:
+        url = f"http://127.0.0.1:{web.port}/mcp"
+        async with serving({"page": {"url": url}}, tmp_path) as runtime:
+            (problem,) = runtime.problems.values()
+    assert problem == "page: it answered with something that is not in the protocol"
 
 
 class _Elsewhere(BaseHTTPRequestHandler):

@@ -257,7 +257,7 @@ async def test_a_server_that_does_not_introduce_itself_is_given_up_and_ended(
     async with serving(about, tmp_path) as runtime:
         (problem,) = runtime.problems.values()
         await until(lambda: not processes("1234567"))
-    assert problem == "silent: it did not introduce itself within 1 s"
+    assert problem == "silent: it did not introduce itself and list its tools within 1 s"
 
 
 async def test_the_health_of_a_tool_is_its_servers(place: Path, tmp_path: Path) -> None:

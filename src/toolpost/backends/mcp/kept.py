@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from toolpost.backends.mcp.tools import Listing
 from toolpost.backends.mcp.wire import Forgotten
-from toolpost.errors import CallError, SetupError, Unauthorized, Unavailable
+from toolpost.errors import CallError, OutputTooLarge, SetupError, Unauthorized, Unavailable
 from toolpost.spec import short
 
 if TYPE_CHECKING:
@@ -137,9 +137,12 @@ class Kept:
                 # what did not work in one way may in the other
                 session = await self._connect(self._legacy ^ bool(self._unmet % 2))
                 self._take(await session.tools())
-        except BaseException:
-            if session is not None:
-                await session.close()
+        except BaseException as exc:
+            if session is None:
+                raise
+            await session.close()
+            if isinstance(exc, Unavailable | OutputTooLarge) and session.why:
+                raise ConnectionError(session.why) from exc  # its last words say more
             raise
         return session
 
@@ -180,5 +183,5 @@ class Kept:
 
 def _words(exc: Exception, within: float) -> str:
     if isinstance(exc, TimeoutError):
-        return f"it did not introduce itself within {within:g} s"
+        return f"it did not introduce itself and list its tools within {within:g} s"
     return short(str(exc) or type(exc).__name__, 500)

@@ -30,7 +30,7 @@ from toolpost.backends.mcp.remote import UNAUTHORIZED, remote_streams
 from toolpost.backends.mcp.results import output_of
 from toolpost.backends.mcp.stdio import child_streams
 from toolpost.backends.mcp.tools import Listing, listing_of
-from toolpost.backends.mcp.wire import Forgotten, Wire
+from toolpost.backends.mcp.wire import FLOODED, Forgotten, Wire
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.contracts import Answer, Elicits, Question
@@ -62,6 +62,7 @@ _MOST_MESSAGE: Final = 500
 _CUT_OFF: Final = ("Connection closed", "SSE stream")
 """How the SDK says that an answer will not come; servers have the same code for other things."""
 _BAD_STATUS: Final = "Server returned an error response"
+_UNREAD: Final = "it answered with something that is not in the protocol"
 _NOBODY: Final = "The tool wants to ask something, and nobody can be asked here."
 _NOT_NOW: Final = "The server behind this tool cannot answer just now. Try again later."
 _US: Final = types.Implementation(name="toolpost", version="1")
@@ -134,11 +135,8 @@ class Session:
         cursor: str | None = None
         while cursor not in seen:
             seen.add(cursor)
-            params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
-            page = await self._asked(self._live_client.list_tools(params=params))
-            found += [
-                one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in page.tools
-            ]
+            page = await self._page(cursor)
+            found += map(_definition, page.tools)
             cursor = page.next_cursor
             if cursor is None:
                 break
@@ -146,6 +144,18 @@ class Session:
                 left_out["…"] = f"there are more than {len(found)} tools: the rest is not listed"
                 break
         return listing_of(found[:_MOST_TOOLS], left_out=left_out)
+
+    async def _page(self, cursor: str | None) -> types.ListToolsResult:
+        params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+        try:
+            page: types.ListToolsResult = await self._asked(
+                self._live_client.list_tools(params=params)
+            )
+        except InvalidOutput as fault:  # no model reads this, but who looks after the server
+            raise InvalidOutput(
+                f"its list of tools is not in the protocol{_where(fault)}"
+            ) from fault
+        return page
 
     async def call(self, tool: str, call: Call) -> Any:
         """One call of a tool: its output; what goes wrong is raised as what it means."""
@@ -201,10 +211,12 @@ class Session:
 
     def _fail(self, ready: asyncio.Future[None], exc: Exception) -> None:
         cause = _leaves(exc)[0]
-        self.why = self.why or short(str(cause) or type(cause).__name__, 300)
+        code = cause.code if isinstance(cause, MCPError) else None
+        words = _UNREAD if code == types.PARSE_ERROR else str(cause) or type(cause).__name__
+        self.why = self.why or short(words, 300)
         if not ready.done():
-            cut_off = isinstance(cause, MCPError) and cause.code == types.CONNECTION_CLOSED
-            cause = ConnectionError(self.why) if cut_off else cause
+            told = code in (types.CONNECTION_CLOSED, types.PARSE_ERROR)
+            cause = ConnectionError(self.why) if told else cause
             ready.set_exception(self._closed() if self.why == UNAUTHORIZED else cause)
 
     def _over(self, words: str) -> None:
@@ -340,7 +352,7 @@ class Session:
         """It ended while somebody waited for it, or just before."""
         if self.why == UNAUTHORIZED:
             return Unauthorized("The server behind this tool does not accept our credentials.")
-        if self.why == "flooded":
+        if self.why == FLOODED:
             return OutputTooLarge(
                 "The server behind this tool sent more than can be taken. Ask for less at a time.",
                 effects="unknown",
@@ -367,6 +379,14 @@ async def _introduced(client: ClientSession, *, legacy: bool) -> None:
 
 def _definition(tool: types.Tool) -> dict[str, Any]:
     return tool.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _where(fault: InvalidOutput) -> str:
+    """The first place at which an answer is not in the protocol, and what is wrong there."""
+    if not isinstance(fault.__cause__, ValidationError):
+        return ""
+    first = fault.__cause__.errors(include_url=False, include_input=False)[0]
+    return short(f": {'/'.join(map(str, first['loc']))}: {first['msg']}", _MOST_MESSAGE)
 
 
 def _tells_changes(client: ClientSession) -> bool:

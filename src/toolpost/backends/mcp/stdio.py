@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from toolpost.backends.mcp.launching import Pipes
-from toolpost.backends.mcp.wire import MOST_MESSAGE, Over, Streams
+from toolpost.backends.mcp.wire import FLOODED, MOST_MESSAGE, Over, Streams
 from toolpost.process import Child
 
 _log = logging.getLogger("toolpost.mcp")
@@ -90,7 +90,7 @@ async def _hear(
                 continue
             await heard.send(SessionMessage(message))
     except asyncio.LimitOverrunError:
-        why = "flooded"
+        why = FLOODED
     except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass  # as at the end of the stream
     over(why or await _ending(child))

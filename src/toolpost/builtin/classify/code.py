@@ -27,17 +27,18 @@ _LANGUAGES: Final = {
         (1, r"\s*@\w+(?:\.\w+)*(?:\(.*\))?\s*$"), (1, r"\s*(?:self\.\w+|return self|print\()"), (1, r'\s*"""'),
     ),
     "javascript": _signs(
-        (2, r"\s*(?:const|let|var) [\w{}\[\], :$]+ = "), (2, r"\s*(?:export )?(?:default )?(?:async )?function\*? ?\w*\("),
-        (2, r".*=> \{?\s*$"), (3, r".*\brequire\(['\"]"), (2, r"\s*(?:import|export) .* from ['\"].+['\"];?\s*$"),
-        (2, r"\s*(?:module\.)?exports\b"), (2, r".*\bconsole\.(?:log|error)\("), (1.5, r".*\bdocument\.\w+"),
-        (1, r".*(?:===|!==)"), (1, r"\s*\}\);?\s*$"), (1, r"\s*(?:await|async) "),
+        (2, r"\s*(?:export )?(?:const|let|var) [\w{}\[\], :$]+ ="), (2, r"\s*(?:export )?(?:default )?(?:async )?function\*? ?[\w$]*\("),
+        (3, r".*\brequire\(['\"]"), (3, r"\s*(?:import|export) .* from ['\"].+['\"];?\s*$"), (3, r"['\"]use strict['\"];?"),
+        (3, r"\s*(?:module\.)?exports\b|Object\.defineProperty\(exports"), (2, r"\s*export (?:default |\{|\* |class |async )"), (2, r".*=> [{(]?\s*$"),
+        (2, r".*\bconsole\.(?:log|error|warn)\("), (1.5, r".*\b(?:document|window|process|Promise|JSON|Object)\.\w+"), (1.5, r".*(?:===|!==)"), (2, r"\s*(?:return )?this\.\w+"),
+        (2, r"\s*class \w+(?: extends [\w.]+)? \{"), (1.5, r".*\bfunction ?\("), (1, r"\s*\}\);?\s*$"), (1, r"\s*(?:await|async|throw new|typeof) "),
     ),
     "typescript": _signs(
-        (4, r"\s*(?:export )?interface \w+(?:<.{1,60}>)?(?: extends [\w, <>]+)? \{"), (4, r"\s*(?:export )?type \w+(?:<.{1,60}>)? = "),
-        (3, r".*\b(?:const|let|function) \w+.{0,80}: (?:string|number|boolean|Promise|Array|Record|void|unknown|any)\b"),
-        (3, r".*\([^()]*\w+\??: (?:string|number|boolean|\w+\[\]|unknown|any)\b.*\)"), (3, r"\s*(?:private|public|readonly|protected) \w+\??: "),
-        (2, r"\s*import (?:type )?\{.*\} from ['\"]"), (3, r".*\bas (?:const|unknown|any|string)\b"), (2, r"\s*\w+\??: (?:string|number|boolean|\w+\[\])[;,]\s*$"),
-        (2, r"\s*(?:export )?enum \w+ \{"),
+        (4, r"\s*(?:export )?(?:declare )?interface \w+(?:<.{1,60}>)?(?: extends [\w, <>]+)? \{"), (4, r"\s*(?:export )?(?:declare )?type \w+(?:<.{1,60}>)? = "), (4, r"\s*(?:export )?declare (?:const|function|class|module|namespace|let|var|global)\b"),
+        (3, r".*\b(?:const|let|function) \w+.{0,80}: (?:string|number|boolean|Promise|Array|Record|void|unknown|any)\b"), (3, r"\s*(?:import|export) type "),
+        (3, r".*\([^()]*\w+\??: (?:string|number|boolean|\w+\[\]|unknown|any)\b.*\)"), (3, r"\s*(?:private|public|readonly|protected|abstract) (?:static |readonly )?\w+\??(?:: |\()"),
+        (2, r"\s*import \{.*\} from ['\"]"), (3, r".*\bas (?:const|unknown|any|string)\b"), (2, r"\s*\w+\??: (?:string|number|boolean|void|\w+\[\]|\w+<.{1,60}>)(?: \| \w+)*[;,]\s*$"),
+        (2, r"\s*(?:export )?(?:const )?enum \w+ \{"), (2, r".*\): (?:Promise<|void|string|number|boolean|\w+\b).*[{;]\s*$"), (2, r"export \* from "),
     ),
     "java": _signs(
         (4, r"\s*(?:public|private|protected) (?:static |final |abstract |synchronized )*(?:class|interface|enum|record) \w+"),
@@ -55,7 +56,7 @@ _LANGUAGES: Final = {
         (3, r"\s*#include\s*[<\"][\w/.]+\.h[>\"]"), (2, r"\s*#(?:define|ifdef|ifndef|endif|pragma|if|else)\b"), (3, r"(?:int|void) main\("),
         (2, r"(?:static |const |unsigned |inline |extern )*(?:int|void|char|float|double|size_t|struct \w+|uint\d+_t|bool)\s+\**\w+\([^;]*\)?\s*\{?\s*$"),
         (2, r"\s*(?:typedef )?struct (?:\w+ )?\{"), (2, r".*\b(?:printf|malloc|free|sizeof|memcpy|strlen|fprintf)\s*\("), (1, r".*\w+->\w+"), (1, r"\s*(?:int|char|unsigned|long|size_t) \**\w+(?:\[\w*\])?(?: = .+)?;"),
-        (1, r"\s*return (?:0|-1|NULL);"),
+        (1, r"\s*return (?:0|-1|NULL);"), (2, r"(?:extern|static|typedef)\b .*[;{(,]\s*$"), (1.5, r"\s*(?:if|for|while|switch) \(.*\) ?\{?\s*$"), (1, r"\s*\w+\(.*\);\s*$"), (1.5, r".*\bNULL\b"),
     ),
     "cpp": _signs(
         (4, r"\s*#include\s*<(?:iostream|vector|string|memory|map|algorithm|cstd\w+|thread|functional|utility|set)>"), (4, r".*\bstd::\w+"), (4, r"\s*using namespace \w+;"),
@@ -94,12 +95,13 @@ _LANGUAGES: Final = {
         (3, r".* -(?:eq|ne|like|match|gt|lt) "), (2, r".*\$_\.\w+"), (2, r"\s*\[(?:string|int|Parameter|CmdletBinding)\b"),
     ),
     "sql": _signs(
-        (4, r"\s*(?i:select)\b.+\b(?i:from)\b"), (3, r"\s*(?i:select)\b\s+\S"), (4, r"\s*(?i:create (?:or replace )?(?:table|index|view|function|database|unique index|trigger))\b"), (4, r"\s*(?i:insert into)\b"), (4, r"\s*(?i:update) [\w.\"`]+ (?i:set)\b"),
-        (4, r"\s*(?i:delete from)\b"), (4, r"\s*(?i:alter table|drop table|drop index|grant \w+)\b"), (2, r"\s*(?i:from|where|group by|order by|having|limit|(?:left |inner |outer |right )?join)\b .*"), (2, r"\s*[\w\"`]+ (?i:integer|int|bigint|varchar|text|timestamp|serial|boolean|numeric|uuid)\b"),
-        (2, r"\s*(?i:begin|commit|rollback)\s*;"), (1, r"\s*(?i:primary key|foreign key|constraint|references)\b"), (2, r"\s*(?i:with) \w+ (?i:as) \("),
+        (4, r"\s*(?i:select)\b.+\b(?i:from)\b"), (2, r"\s*(?i:select)\b(?:\s+\S|\s*$)"), (4, r"\s*(?i:create (?:or replace |unique |temporary |temp )?(?:table|index|view|function|database|trigger|type|operator|extension|schema|sequence|aggregate|procedure|cast|policy))\b"), (4, r"\s*(?i:insert into)\b"), (4, r"\s*(?i:update) [\w.\"`]+ (?i:set)\b"),
+        (4, r"\s*(?i:delete from)\b"), (4, r"\s*(?i:(?:alter|drop) (?:table|index|function|extension|view|type|operator|database|sequence|aggregate|schema))\b"), (3, r"\s*(?i:grant|revoke) \w+.* (?i:on|to|from) "), (2, r"\s*(?i:from|where|group by|order by|having|limit|(?:left |inner |outer |right )?join)\b .*"), (2, r"\s*[\w\"`]+ (?i:integer|int|bigint|varchar|text|timestamp|serial|boolean|numeric|uuid)\b"),
+        (2, r"\s*(?i:begin|commit|rollback)\s*;"), (1, r"\s*(?i:primary key|foreign key|constraint|references)\b"), (2, r"\s*(?i:with) \w+ (?i:as) \("), (2, r"\s*(?i:returns|language|comment on|as \$\w*\$|as '\w+)\b"),
     ),
     "css": _signs(
-        (3, r"\s*[.#@&:*]?[\w.#:\[\]=\"'>,()\s*+~-]{1,120}\{\s*$"), (2, r"\s*(?:--)?[a-z-]{2,40}: [^;{}]{1,200};\s*$"), (3, r"\s*@(?:media|import|keyframes|font-face|include|mixin)\b"), (2, r"\s*[a-z-]+\s*\{[^{}]*\}\s*$"),
+        (2, r"\s*(?:--)?[a-z-]{2,40}\s?:\s?[^;{}()]{1,200}(?:\([^;{}]{0,200})?;\s*(?:\}\s*)?(?:/\*.*)?$"), (3, r"\s*@(?:media|import|keyframes|font-face|include|mixin|charset)\b"),
+        (2.5, r"\s*[.#&:*a-z][\w.#:\[\]=\"'>,\s*+~-]{0,120}\s*\{\s*[a-z-]{2,30}\s?:[^{}]*\}?\s*(?:/\*.*)?$"), (1, r"\s*[.#&:*a-z][\w.#:\[\]=\"'>,\s*+~-]{0,120}\{\s*$"),
     ),
     "scala": _signs(
         (3, r"\s*(?:override |private |implicit )*def \w+(?:\[.{1,40}\])?(?:\(.*\))?(?:: [\w\[\], ]+)? ="), (3, r"\s*(?:case )?(?:class|object) \w+(?:\(.*\))?(?: extends .*)?\s*\{?\s*$"), (2, r"\s*val \w+(?:: [\w\[\]]+)? = "), (2, r"\s*import [\w.]+(?:\.\{.*\}|\._)\s*$"),
@@ -157,15 +159,15 @@ _SHEBANGS: Final = (
 def detect(sample: Sample) -> Guess | None:
     """The language of a text that is code."""
     lines = _unfenced(sample.filled[:_LINES])
-    if not lines:
-        return None
-    if lines[0].startswith("#!"):
+    if lines and lines[0].startswith("#!"):
         for word, language in _SHEBANGS:
             if word in lines[0]:
                 return Guess("source_code", language, 0.98)
+    lines = _uncommented(lines)
+    if not lines:
+        return None
     scores = {name: _score(lines, signs) for name, signs in _LANGUAGES.items()}
-    ending = _ENDINGS.get(sample.name.rpartition(".")[2].lower()) if "." in sample.name else None
-    if ending is not None:
+    if (ending := named(sample.name)) is not None:
         scores[ending] = scores[ending] * 1.5 + 2
     _settle(scores, lines)
     language = max(scores, key=lambda name: scores[name])
@@ -177,6 +179,32 @@ def detect(sample: Sample) -> Guess | None:
     lead = (best - min(best, others)) / best
     sure = 0.55 + 0.2 * min(1.0, best / 20) + 0.12 * min(1.0, fitting * 3) + 0.1 * min(1.0, lead * 2)
     return Guess("source_code", language, min(0.97, sure))
+
+
+def named(name: str) -> str | None:
+    """The language that a file's name tells."""
+    return _ENDINGS.get(name.rpartition(".")[2].lower()) if "." in name else None
+
+
+_COMMENT: Final = re.compile(r"\s*(?://|\*|#(?![!]|include|define|if|endif|else|pragma|\[|\w)|--(?!-)|;;|%%)")
+_QUOTES: Final = ('"""', "'''")
+
+
+def _uncommented(lines: list[str]) -> list[str]:
+    """Without lines that are comments in one language or another, and without long texts."""
+    kept: list[str] = []
+    until = ""
+    for line in lines:
+        bare = line.strip()
+        if until:
+            until = "" if until in bare else until
+        elif bare.startswith("/*"):
+            until = "" if "*/" in bare else "*/"
+        elif bare.startswith(_QUOTES):
+            until = "" if bare.count(bare[:3]) > 1 else bare[:3]
+        elif not _COMMENT.match(line):
+            kept.append(line)
+    return kept
 
 
 def _unfenced(lines: list[str]) -> list[str]:
@@ -196,8 +224,18 @@ def _settle(scores: dict[str, float], lines: list[str]) -> None:
         scores["typescript"] += scores["javascript"]
     if scores["cpp"] > 4:
         scores["cpp"] += scores["c"] * 0.8
-    if not any(line.startswith(("\t", ".PHONY", "include ")) for line in lines):
+    if not _has_recipes(lines):
         scores["makefile"] = 0.0
+
+
+_TARGET: Final = re.compile(r"[\w./%$(){}-]+(?: [\w./%-]+)*\s*:(?![=:])(?:\s+[\w./%$(){}| -]+)?\s*$")
+
+
+def _has_recipes(lines: list[str]) -> bool:
+    return any(
+        line.startswith(".PHONY") or (_TARGET.match(line) and following.startswith("\t"))
+        for line, following in zip(lines, [*lines[1:], ""], strict=True)
+    )
 
 
 Signs = tuple[tuple[float, re.Pattern[str]], ...]

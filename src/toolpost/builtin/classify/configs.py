@@ -44,7 +44,7 @@ def detect(sample: Sample) -> Iterator[Guess]:
     lines = [line for line in sample.filled if not line.lstrip().startswith(("#", ";"))]
     if not lines:
         return
-    for detector in (_by_lines, _ini, _nginx, _httpd, _docker, _hcl, _proxy):
+    for detector in (_by_lines, _ini, _nginx, _httpd, _docker, _hcl, _proxy, _pairs):
         found = detector(lines, sample)
         if found is not None:
             yield found
@@ -127,4 +127,15 @@ def _proxy(lines: list[str], sample: Sample) -> Guess | None:
     heads = [line for line in lines if not line[0].isspace()]
     if len(heads) >= 2 and share(heads, _HAPROXY.match) == 1 and len(lines) > len(heads):
         return Guess("config", "haproxy", 0.93)
+    return None
+
+
+_PLAIN_PAIR: Final = re.compile(r"\s*[A-Za-z_][\w.-]{0,80}\s*=\s*[^=].*$|\s*[A-Za-z_][\w.-]{0,80}\s*=\s*$")
+
+
+def _pairs(lines: list[str], sample: Sample) -> Guess | None:
+    if len(lines) >= 2 and share(lines, _PLAIN_PAIR.match) >= 0.9:
+        return Guess("config", "key value", 0.72)
+    if sample.name.lower().endswith((".conf", ".cfg", ".cnf", ".config")):
+        return Guess("config", "unknown", 0.66)
     return None

@@ -84,6 +84,8 @@ def recognized(data: bytes) -> Guess | None:
     """What these bytes begin, if it has a sign of its own."""
     for offset, magic, kind, form, mime in _MAGIC:
         if data.startswith(magic, offset) and (form not in _IN_RIFF or data[:4] == b"RIFF"):
+            if form == "java class" and int.from_bytes(data[4:8], "big") < 40:
+                form, mime = "mach-o", "application/x-mach-binary"  # for several processors
             if form == "zip":
                 return _zip(data, mime)
             details = _picture(data, form) if kind == "image" else {}

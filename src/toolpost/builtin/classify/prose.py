@@ -23,9 +23,13 @@ _MARKDOWN: Final = tuple(
         (1.5, r"\|.*\|\s*$"),
         (0.7, r"> "),
         (1.5, r"!\[[^\]]{0,200}\]\("),
+        (1.5, r"(?:={3,}|-{3,})\s*$"),
     )
 )
-_RST: Final = re.compile(r"\.\. [\w-]+::|:[\w-]+:`[^`]{1,200}`|\.\. _[\w -]+:")
+_RST: Final = re.compile(
+    r"\.\. [\w-]+::|:[\w-]+:`[^`]{1,200}`|\.\. _[\w -]+:|\w .*\S::$|`[^`<]{1,200}<[^>]{1,300}>`__?"
+)
+_LITERAL: Final = re.compile(r"``[^`]{1,200}``")
 _UNDERLINE: Final = re.compile(r"([=~^\"*+#-])\1{3,}\s*$")
 _MAIL: Final = re.compile(r"(?:From|To|Subject|Date|Message-ID|Received|MIME-Version|Return-Path): ", re.I)
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
@@ -50,7 +54,8 @@ def _mail(sample: Sample) -> Guess | None:
 def _rst(sample: Sample) -> Guess | None:
     signs = sum(_RST.search(line) is not None for line in sample.filled)
     titles = sum(_UNDERLINE.match(line) is not None for line in sample.filled)
-    if signs and signs + titles >= 2:
+    titles += sum(_LITERAL.search(line) is not None for line in sample.filled)
+    if signs and signs + titles >= 2 and "\n```" not in sample.head:
         return Guess("document", "restructuredtext", min(0.9, 0.7 + 0.05 * signs))
     return None
 
@@ -58,7 +63,9 @@ def _rst(sample: Sample) -> Guess | None:
 def _markdown(sample: Sample) -> Guess | None:
     lines = sample.filled[:500]
     kinds, total = set(), 0.0
-    for line in lines:
+    for line, before, after in zip(lines, ["", *lines], [*lines[1:], ""], strict=False):
+        if line[0] == "#" and (before[:1] == "#" or after[:1] == "#"):
+            continue  # a comment over several lines, not a title
         for number, (weight, pattern) in enumerate(_MARKDOWN):
             if pattern.match(line):
                 kinds.add(number)
@@ -77,4 +84,4 @@ def _plain(sample: Sample) -> Guess | None:
     words = sum(len(word) for word in _WORD.findall(text))
     lettered = words / max(1, len(text))
     long = share(sample.filled[:200], lambda line: line.count(" ") >= 4)
-    return Guess("text", "plain text", 0.3 + 0.2 * min(1.0, lettered) + 0.15 * long)
+    return Guess("text", "plain text", 0.3 + 0.2 * min(1.0, lettered) + 0.1 * long)

@@ -164,7 +164,7 @@ def _markup(sample: Sample) -> Guess | None:
     name = root[1].rpartition(":")[2]
     declared = "<?xml" in text[:200]
     if not declared and _HTML.search(text[:4000]) and name.lower() in _HTML_ROOTS:
-        return Guess("html", "html", 0.96 if "<html" in text[:4000].lower() else 0.85)
+        return Guess("html", "html", 0.985 if "<html" in text[:4000].lower() else 0.85)
     tags = len(_TAG.findall(sample.head))
     closed = f"</{root[1]}>" in text or "/>" in text or not sample.whole
     if not tags or not (declared or closed):
@@ -243,9 +243,11 @@ def _yaml(sample: Sample) -> Guess | None:
     if not lines or sample.text.lstrip()[:1] in "{[<":
         return None
     keyed = share(lines, _YAML_LINE.match)
-    shaped = share(lines, lambda line: _YAML_LINE.match(line) or _YAML_ITEM.match(line))
+    # an indented line that says nothing may go on with a long text: it does not count
+    counted = [line for line in lines if not line[0].isspace() or _YAML_LINE.match(line)]
+    shaped = share(counted, lambda line: _YAML_LINE.match(line) or _YAML_ITEM.match(line))
     marked = lines[0].startswith("---")
-    if shaped < (0.4 if marked else 0.5) or keyed == 0 or not _is_yaml(sample):
+    if shaped < (0.6 if marked else 0.8) or keyed < 0.1 or not _is_yaml(sample):
         return None
     keys = [found[1] for line in lines if (found := _YAML_KEY.match(line))]
     name = next((form for need, form in _YAML_FORMATS if set(need) <= set(keys)), "yaml")
@@ -325,14 +327,18 @@ def _fit(rows: list[list[str]]) -> float:
     counts = [len(row) for row in rows]
     width = max(set(counts), key=counts.count)
     same = counts.count(width) / len(counts)
-    if width < 2 or same < 0.9:
+    ragged = counts[0] == max(counts) and sum(n >= counts[0] - 2 for n in counts) == len(counts)
+    if width < 2 or (same < 0.9 and not (ragged and counts[0] > 3)):
         return 0.0
     cells = [cell for row in rows for cell in row]
     long = sum(len(cell) > 80 for cell in cells) / len(cells)
     typed = sum(_type(cell) not in ("text", "empty") for cell in cells) / len(cells)
     spaced = sum(cell.startswith(" ") for row in rows for cell in row[1:]) / len(cells)
+    ends = sum(not row[-1].strip() for row in rows) / len(rows)  # as code does, with a semicolon
+    marks = sum(cell.endswith(("{", ")", "(", "}")) for cell in cells) / len(cells)
     sure = 0.55 + 0.1 * min(1, (width - 1) / 2) + 0.1 * min(1, len(rows) / 4) + 0.2 * typed
-    return max(0.0, min(0.97, sure + (0.05 if same == 1 else 0) - 0.4 * long - 0.3 * spaced))
+    return max(0.0, min(0.97, sure + (0.05 if same == 1 else 0) - 0.4 * long - 0.3 * spaced
+        - 0.4 * (ends > 0.8) - 0.5 * marks))  # fmt: skip
 
 
 def _type(cell: str) -> str:

@@ -149,13 +149,40 @@ def classified(sample: Sample) -> list[Guess]:
     """All guesses about a text, the best first. Code has texts in it; texts have no code outside of
     fences.
     """
-    found = list(_guesses(sample))
+    found = _with_name(list(_guesses(sample)), sample.name)
     if any(guess.kind == "source_code" and guess.confidence > 0.75 for guess in found):
         found = [
             one._replace(confidence=one.confidence * 0.75) if one.kind == "document" else one
             for one in found
         ]
     return sorted(found, key=lambda guess: -guess.confidence)
+
+
+_BY_ENDING: Final = {
+    "md": ("document", "markdown"), "rst": ("document", "restructuredtext"), "csv": ("csv", ""),
+    "tsv": ("csv", ""), "yml": ("yaml", ""), "yaml": ("yaml", ""), "json": ("json", ""),
+    "xml": ("xml", ""), "html": ("html", ""), "log": ("log", ""), "ini": ("config", ""),
+    "toml": ("config", ""), "conf": ("config", ""), "cfg": ("config", ""),
+}  # fmt: skip
+
+
+def _with_name(found: list[Guess], name: str) -> list[Guess]:
+    """A file's ending makes the guess that it speaks for surer, and a language likely that has no
+    sign in the text; it never speaks against what the text says.
+    """
+    language = code.named(name)
+    kind, form = ("source_code", language) if language else _BY_ENDING.get(_ending(name), ("", ""))
+    fits = [one for one in found if one.kind == kind and form in ("", one.format)]
+    if language and not fits:
+        return [*found, Guess("source_code", language, 0.66)]
+    return [
+        one._replace(confidence=min(0.99, one.confidence + 0.15)) if one in fits else one
+        for one in found
+    ]
+
+
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2].lower() if "." in name else ""
 
 
 def _guesses(sample: Sample) -> Iterator[Guess]:

@@ -20,6 +20,7 @@ from toolpost.errors import CallError, SourceError
 from toolpost.net.client import Client, Request
 from toolpost.net.destination import Granted, Refused, is_public, literal_from
 from toolpost.net.url import Url, url_from
+from toolpost.net.words import plainly
 from toolpost.spec import short
 
 PATIENCE: Final = 60.0
@@ -100,7 +101,7 @@ async def fetch(url: Url, *, etag: str | None = None) -> Found | None:
     except TimeoutError:
         raise SourceError(f"{_name(url)}: no answer within {PATIENCE:g} s") from None
     except CallError as fault:
-        raise SourceError(f"{_name(url)}: {fault.message}") from None
+        raise SourceError(f"{_name(url)}: {plainly(fault)}") from None
     finally:
         await client.close()
     return Found(
