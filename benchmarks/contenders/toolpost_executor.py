@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from benchmarks.cases import Function
 from benchmarks.contender import ASYNC_CASES, Call, Contender
-from toolpost import Executor, Registry, Result, tool
+from toolpost import Executor, Limits, Registry, Result, tool
 
 
 class ToolpostExecutor(Contender):
@@ -16,7 +16,9 @@ class ToolpostExecutor(Contender):
     isolation: ClassVar[Literal["inline", "thread", "process"]] = "inline"
 
     def register(self, functions: Mapping[str, Function]) -> None:
-        as_tool = tool(tier=0, effects="read", isolation=self.isolation)
+        # as many at once as a crowd has: to be refused is quicker than to be called
+        slots = Limits(concurrency=1_000)
+        as_tool = tool(tier=0, effects="read", isolation=self.isolation, limits=slots)
         self._tools = [as_tool(function) for function in functions.values()]
         self._registry = Registry(self._tools)
 
