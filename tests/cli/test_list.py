@@ -84,3 +84,17 @@ def test_tables_fit_into_eighty_columns(project: Path, words: tuple[str, ...]) -
     done = toolpost(*words, cwd=project)
     assert done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_long_name_leaves_room_for_what_a_tool_does(tmp_path: Path) -> None:
+    tool = {
+        "name": "a_name_of_a_tool_that_somebody_has_made_" + "very_" * 4 + "long",
+        "description": "Say four short words.",
+        "kind": "python",
+        "binding": {"module": "m", "function": "f"},
+    }
+    (tmp_path / "tools.json").write_text(json.dumps([tool]))
+    (tmp_path / "toolpost.toml").write_text('[[sources]]\nkind = "files"\npaths = ["tools.json"]\n')
+    shown = toolpost("list", cwd=tmp_path, COLUMNS="80").stdout
+    assert "Say four short" in shown
+    assert max(map(len, shown.splitlines())) <= 80

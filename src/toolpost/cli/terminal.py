@@ -119,7 +119,8 @@ def table(*columns: str, wide: Sequence[str]) -> Table:
     )
     for name in columns:
         ratio, least = (1, _LEAST) if name in wide else (None, None)
-        made.add_column(name, overflow="fold", ratio=ratio, min_width=least)
+        # of a column with a ratio, rich takes the width for the least that it may have
+        made.add_column(name, overflow="fold", ratio=ratio, width=least)
     return made
 
 
