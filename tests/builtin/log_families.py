@@ -25,19 +25,96 @@ from typing import NamedTuple
 from toolpost.builtin.logs.layout import Layout
 from toolpost.builtin.logs.mining import Miner
 
-USERS = (
-    "root admin test guest oracle alice bob carol dave eve frank grace heidi ivan judy mallory "
-    "niaj olivia peggy rupert sybil trent victor walter webmaster postgres nagios ftp mysql pi "
-    "ubuntu support user1 dev2 svc-backup cyrus news jenkins deploy gitlab"
-).split()
-HOSTS = (
-    "alpha beta gamma delta db-master cache-a web-01 web-02 edge7 mail.example.com "
-    "ns1.example.org backup.internal.lan play.google.com proxy.cse.example.hk print-server"
-).split()
-FILES = (
-    "/etc/hosts /var/lib/app/state.db /home/alice/report.txt /tmp/part-00017 /usr/share/zoneinfo "
-    "/data/warehouse/orders /srv/www/index.html /opt/app/conf/app.yaml"
-).split()
+USERS = [
+    "root",
+    "admin",
+    "test",
+    "guest",
+    "oracle",
+    "alice",
+    "bob",
+    "carol",
+    "dave",
+    "eve",
+    "frank",
+    "grace",
+    "heidi",
+    "ivan",
+    "judy",
+    "mallory",
+    "niaj",
+    "olivia",
+    "peggy",
+    "rupert",
+    "sybil",
+    "trent",
+    "victor",
+    "walter",
+    "webmaster",
+    "postgres",
+    "nagios",
+    "ftp",
+    "mysql",
+    "pi",
+    "ubuntu",
+    "support",
+    "user1",
+    "dev2",
+    "svc-backup",
+    "cyrus",
+    "news",
+    "jenkins",
+    "deploy",
+    "gitlab",
+]
+HOSTS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "db-master",
+    "cache-a",
+    "web-01",
+    "web-02",
+    "edge7",
+    "mail.example.com",
+    "ns1.example.org",
+    "backup.internal.lan",
+    "play.google.com",
+    "proxy.cse.example.hk",
+    "print-server",
+]
+FILES = [
+    "/etc/hosts",
+    "/var/lib/app/state.db",
+    "/home/alice/report.txt",
+    "/tmp/part-00017",
+    "/usr/share/zoneinfo",
+    "/data/warehouse/orders",
+    "/srv/www/index.html",
+    "/opt/app/conf/app.yaml",
+]
+
+
+APPS = (
+    "com.apple.icloud.fmfd.heartbeat",
+    "com.apple.Safari.SafeBrowsing.Update",
+    "com.apple.EscrowSecurityAlert.daily",
+    "com.apple.CacheDelete.daily",
+    "com.android.systemui",
+    "com.tencent.mobile.qq",
+)
+STATES = (
+    "active",
+    "blocked",
+    "closing",
+    "critical",
+    "normal",
+    "running",
+    "starting",
+    "idle",
+    "off",
+)
 
 
 class Family(NamedTuple):
@@ -71,7 +148,13 @@ def _values(r: random.Random) -> dict[str, Callable[[], str]]:
         "uuid": lambda: "-".join(hexes(n) for n in (8, 4, 4, 4, 12)),
         "block": lambda: f"blk_{r.choice(('', '-'))}{r.randrange(10**15, 10**18)}",
         "attempt": lambda: f"attempt_14450872{r.randrange(10**5)}_0005_m_{r.randrange(99):06}_0",
-        "url": lambda: f"https://{r.choice(HOSTS)}/{r.choice('abc')}/{number()}?q={r.choice(USERS)}",
+        "app": lambda: r.choice(APPS),
+        "tag": lambda: r.choice(("View Lock", "RILJ", "*alarm*", "NetworkStats", "Wake for sync")),
+        "ipv6": lambda: ":".join(hexes(4) for _ in range(8)).upper(),
+        "mac": lambda: ":".join(hexes(2) for _ in range(6)),
+        "url": lambda: (
+            f"https://{r.choice(HOSTS)}/{r.choice('abc')}/{number()}?q={r.choice(USERS)}"
+        ),
         "ints": lambda: ", ".join(number() for _ in range(r.randrange(1, 6))),
         "paths": lambda: " ".join(r.choice(FILES) for _ in range(r.randrange(1, 5))),
         "size": lambda: (
@@ -79,7 +162,9 @@ def _values(r: random.Random) -> dict[str, Callable[[], str]]:
         ),
         "duration": lambda: r.choice(("<1 sec", "00:17", "01:02:03", "00:01")),
         "maybe": lambda: r.choice(("", r.choice(HOSTS))),
-        "day": lambda: f"{r.choice(('Sun', 'Mon', 'Sat'))} {r.choice(('Jul', 'Aug'))} {r.randrange(1, 29)}",
+        "day": lambda: (
+            f"{r.choice(('Sun', 'Mon', 'Sat'))} {r.choice(('Jul', 'Aug'))} {r.randrange(1, 29)}"
+        ),
         "time": lambda: f"{r.randrange(24):02}:{r.randrange(60):02}:{r.randrange(60):02}",
     }
 
@@ -99,7 +184,9 @@ def _syslog(*tags: str) -> Callable[[random.Random, datetime], str]:
 
 def _application(r: random.Random, t: datetime) -> str:
     where = r.choice(("main", "pool-1-thread-7", "AsyncDispatcher event handler"))
-    return f"{t:%Y-%m-%d %H:%M:%S},{t.microsecond // 1000:03} {_LEVEL(r)} [{where}] org.app.Service: "
+    return (
+        f"{t:%Y-%m-%d %H:%M:%S},{t.microsecond // 1000:03} {_LEVEL(r)} [{where}] org.app.Service: "
+    )
 
 
 def _LEVEL(r: random.Random) -> str:
@@ -116,8 +203,8 @@ FAMILIES = (
             "Accepted publickey for {user} from {ip} port {port} ssh2",
             "Invalid user {user} from {ip}",
             "pam_unix(sshd:auth): check pass; user unknown",
-            "pam_unix(sshd:auth): authentication failure; logname= uid={int} euid={int} tty=ssh "
-            "ruser= rhost={host} user={user}",
+            ("pam_unix(sshd:auth): authentication failure; logname= uid={int} euid={int} tty=ssh "
+            "ruser= rhost={host} user={user}"),
             "pam_unix(sshd:session): session opened for user {user} by (uid={int})",
             "pam_unix(sshd:session): session closed for user {user}",
             "Received disconnect from {ip}: {int}: Bye Bye [preauth]",
@@ -137,8 +224,8 @@ FAMILIES = (
             "Receiving block {block} src: /{ip}:{port} dest: /{ip}:{port}",
             "Received block {block} of size {int} from /{ip}",
             "PacketResponder {int} for block {block} terminating",
-            "BLOCK* NameSystem.addStoredBlock: blockMap updated: {ip}:{port} is added to {block} "
-            "size {int}",
+            ("BLOCK* NameSystem.addStoredBlock: blockMap updated: {ip}:{port} is added to {block} "
+            "size {int}"),
             "BLOCK* NameSystem.allocateBlock: {path}. {block}",
             "Verification succeeded for {block}",
             "Deleting block {block} file {path}",
@@ -206,10 +293,10 @@ FAMILIES = (
         "executor",
         lambda r, t: f"{t:%y/%m/%d %H:%M:%S} {_LEVEL(r)} storage.MemoryStore: ",
         (
-            "Block broadcast_{int} stored as values in memory (estimated size {float} KB, free "
-            "{float} KB)",
-            "Block broadcast_{int} stored as bytes in memory (estimated size {float} KB, free "
-            "{float} KB)",
+            ("Block broadcast_{int} stored as values in memory (estimated size {float} KB, free "
+            "{float} KB)"),
+            ("Block broadcast_{int} stored as bytes in memory (estimated size {float} KB, free "
+            "{float} KB)"),
             "Running task {float} in stage {float} (TID {int})",
             "Finished task {float} in stage {float} (TID {int}). {int} bytes result sent to driver",
             "Started reading broadcast variable {int}",
@@ -259,7 +346,7 @@ FAMILIES = (
         (
             "session opened for user {user} by (uid={int})",
             "session closed for user {user}",
-            "authentication failure; logname= uid={int} euid={int} tty=NODEVssh ruser= rhost={host}",
+            "authentication failure; logname= uid={int} euid={int} tty=NODEV rhost={host}",
             "check pass; user unknown",
             "connection from {ip} ({maybe}) at {day} {time} 2005",
             "CPU {int} irqstacks, hard={hex} soft={hex}",
@@ -311,10 +398,11 @@ FAMILIES = (
     Family(
         "nodes",
         lambda r, t: (
-            f"{r.randrange(10**6)} node-{r.randrange(256)} unix.hw state_change {int(t.timestamp())} 1 "
+            f"{r.randrange(10**6)} node-{r.randrange(256)} unix.hw state_change "
+            f"{int(t.timestamp())} 1 "
         ),
         (
-            *"active blocked closing critical normal running starting warning stopped idle".split(),
+            *STATES,
             "Link error",
             "Link ok",
             "Link in reset",
@@ -338,8 +426,8 @@ FAMILIES = (
             f"{r.choice('VDIWE')} {r.choice(('WindowManager', 'PowerManagerService'))}: "
         ),
         (
-            "acquire lock={int}, flags={hex}, tag=\"View Lock\", name=com.android.systemui, ws=null",
-            "release:lock={int}, flg={hex}, tag=\"View Lock\", name=com.android.systemui\", ws=null",
+            "acquire lock={int}, flags={hex}, tag=\"View Lock\", name=com.android.ui, ws=null",
+            "release:lock={int}, flg={hex}, tag=\"View Lock\", name=com.android.ui\", ws=null",
             "ready=true,policy=3,wakefulness=1,wksummary={hex},uasummary={hex}",
             "setLightsOn(true)",
             "setLightsOn(false)",
@@ -378,6 +466,32 @@ FAMILIES = (
         ),
     ),
     Family(
+        "desktop",
+        lambda r, t: (
+            f"{t:%b} {t.day:2} {t:%H:%M:%S} mac-{r.randrange(99)} "
+            f"{r.choice(('kernel[0]', 'cts[258]', 'sandboxd[129] ([31211])'))}: "
+        ),
+        (
+            "{app}: told to run this job, but the start time is not for {int} seconds. Ignoring.",
+            "{app}({int}) deny network-outbound {path}",
+            "Frequent transitions for interface awdl0 ({ipv6})",
+            "ARPT: {float}: wl0: MDNS: IPV6 Addr: {ipv6}",
+            "ARPT: {float}: wl0: Roamed or switched channel, reason #{int}, bssid {mac}",
+            "ARPT: {float}: AirPort::syncPowerState: WWEN[enabled]",
+            "ARPT: {float}: AirPort::platformWoWEnable: WWEN[disable]",
+            "ARPT: {float}: AirPort::platformWoWEnable: WWEN[enable]",
+            'acquire lock={int}, flags={hex}, tag="{tag}", name={app}, uid={int}',
+            'release lock={int}, flags={hex}, tag="{tag}", name={app}, uid={int}',
+            "Thermal pressure state: {int} Memory pressure state: {int}",
+            'setting hostname to "{host}"',
+            "AirPort: Link Down on awdl0. Reason {int} (Unspecified).",
+            "AppleCamIn::systemWakeCall - messageType = {hex}",
+            "AppleCamIn::wakeEventHandlerThread",
+            "IOThunderboltSwitch<{int}>({hex})::listenerCallback - route = {hex} unplug = {int}",
+            "network is not reachable, netbiosd is shutting down",
+        ),
+    ),
+    Family(
         "proxy",
         lambda r, t: (
             f"[{t:%m.%d %H:%M:%S}] {r.choice(('chrome.exe', 'git.exe *64', 'mail.exe'))} - "
@@ -386,10 +500,10 @@ FAMILIES = (
             "{host}:{port} open through proxy {host}:{port} HTTPS",
             "{host}:{port} open through proxy {host}:{port} SOCKS5",
             "{host}:{port} close, {size} sent, {size} received, lifetime {duration}",
-            "{host}:{port} error : Could not connect to proxy {host}:{port} - connection attempt "
-            "failed with error {int}",
-            "{host}:{port} error : Could not connect through proxy {host}:{port} - Proxy closed the "
-            "connection unexpectedly.",
+            ("{host}:{port} error : Could not connect to proxy {host}:{port} - connection attempt "
+            "failed with error {int}"),
+            ("{host}:{port} error : Could not connect through proxy {host}:{port} - Proxy closed "
+            "connection unexpectedly."),
             "{host}:{port} error : A connection request was canceled before the completion.",
         ),
     ),

@@ -75,7 +75,9 @@ def test_how_sure_it_is_says_something(tmp_path: Path) -> None:
 
 
 def test_a_table_is_told_with_its_dialect_its_header_and_the_types_of_its_columns() -> None:
-    found = of_text("id;name;since;rate;ok\n1;Ada;2024-05-01;0.5;true\n2;\"B;o\";2025-01-31;2;false\n")
+    found = of_text(
+        'id;name;since;rate;ok\n1;Ada;2024-05-01;0.5;true\n2;"B;o";2025-01-31;2;false\n'
+    )
     assert (found["kind"], found["format"]) == ("csv", "semicolon separated")
     details = found["details"]
     assert (details["delimiter"], details["header"], details["rows_seen"]) == (";", True, 2)
@@ -102,7 +104,10 @@ def test_a_stack_trace_is_told_with_its_error() -> None:
 
 def test_a_picture_is_told_with_its_size(tmp_path: Path) -> None:
     for one in CORPUS:
-        if one.label in ("image/png", "image/gif", "image/jpeg", "image/bmp") and "bytes" in one.name:
+        if (
+            one.label in ("image/png", "image/gif", "image/jpeg", "image/bmp")
+            and "bytes" in one.name
+        ):
             found = of_bytes(tmp_path, one.data)
             assert (found["details"]["width"], found["details"]["height"]) == (4, 3), one.label
             assert found["mime_type"] == one.label
@@ -122,7 +127,9 @@ def test_the_encoding_is_told(tmp_path: Path, encoding: str) -> None:
     text = "name: Café\nplace: Köln\nlist:\n  - ä\n"
     found = of_bytes(tmp_path, text.encode(encoding))
     assert found["kind"] == "yaml"
-    assert found["encoding"] == {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    assert found["encoding"] == {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}.get(
+        encoding, encoding
+    )
     assert found["lines"] == 4
 
 
@@ -136,7 +143,9 @@ def test_a_name_helps_where_the_text_says_little(tmp_path: Path) -> None:
 
 def test_secrets_and_personal_data_are_told_by_kind_and_never_shown() -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    found = of_text(f"# notes\nname: x\ntoken: {secret}\nmail: ada@example.com\nmail2: bo@example.com\n")
+    found = of_text(
+        f"# notes\nname: x\ntoken: {secret}\nmail: ada@example.com\nmail2: bo@example.com\n"
+    )
     assert [one["first_line"] for one in found["sensitive"]["secrets"]] == [3]
     (mail,) = found["sensitive"]["personal_data"]
     assert (mail["kind"], mail["count"], mail["first_line"]) == ("email", 2, 4)
@@ -218,7 +227,8 @@ BOMBS = {
     "yaml aliases": "a: &a [x]\n" + "".join(f"{c}: &{c} [*a,*a,*a,*a,*a,*a]\n" for c in "bcdefgh"),
     "deep yaml": "- " * 50_000,
     "deep yaml maps": "a: {" * 20_000,
-    "xml entities": '<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "x"><!ENTITY b "&a;&a;">]><l>&b;</l>',
+    "xml entities": '<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "x"><!ENTITY b '
+    '"&a;&a;">]><l>&b;</l>',
     "deep xml": "<a>" * 80_000,
     "open tags": "<a " * 80_000,
     "toml": "a.b." * 50_000 + "c = 1",

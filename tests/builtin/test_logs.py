@@ -164,7 +164,9 @@ async def test_a_file_of_several_packed_parts_is_read_to_its_end(tmp_path: Path)
 
 
 async def test_a_damaged_packed_file_is_told_as_far_as_it_goes(tmp_path: Path) -> None:
-    log_in(tmp_path, "app.log.gz", gzip.compress(os.urandom(10).hex().encode() + SSHD.encode())[:-900])
+    log_in(
+        tmp_path, "app.log.gz", gzip.compress(os.urandom(10).hex().encode() + SSHD.encode())[:-900]
+    )
     result = await analyzed(tmp_path, path="app.log.gz")
     assert result.error is None, result.error
     assert result.output["complete"] is False
@@ -385,7 +387,12 @@ TRACES = {
         "Cannot read properties of undefined (reading 'id')",
         "Orders.find (orders.js)",
     ),
-    "go": (GO, "panic", "runtime error: index out of range [5] with length 3", "main.pick (main.go)"),
+    "go": (
+        GO,
+        "panic",
+        "runtime error: index out of range [5] with length 3",
+        "main.pick (main.go)",
+    ),
     "dotnet": (
         DOTNET,
         "System.InvalidOperationException",
@@ -580,7 +587,8 @@ async def test_other_encodings_are_read(tmp_path: Path, encoding: str) -> None:
 HOSTILE = [
     "a" * LONGEST, "1" * LONGEST, "<" * LONGEST, "." * LONGEST, "a." * (LONGEST // 2),
     "user " * 1600, "a://" * 2000, "[" * LONGEST, "(" * LONGEST, " " * LONGEST + "x", "=" * LONGEST,
-    "\tat " * 2000, "at a(" * 1600, "Traceback (most recent call last):" * 200, "A" * 4000 + "Error",
+    "\tat " * 2000, "at a(" * 1600, "Traceback (most recent call last):" * 200,
+    "A" * 4000 + "Error",
     "Error" * 1600, "panic: " * 1000, "\x00" * 100, "\ud800", "{" * 4000, '{"a":' * 1000,
     "2026-03-14 " * 700, "Mar 14 " * 1000, '"' * LONGEST, "key=" * 2000, 'k="' + "\\" * 8000,
     "  File \"" + "x" * 8000, "<*>" * 2700, "ser=" * 2000, "Sun Jul " * 1000, "x - " * 2000,

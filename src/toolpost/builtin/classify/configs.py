@@ -17,21 +17,36 @@ _ENV: Final = re.compile(r"(?:export )?[A-Z][A-Z0-9_]{1,80}=(?:\"[^\"]*\"|'[^']*
 _PROPERTY: Final = re.compile(r"[a-zA-Z][\w-]*(?:\.[\w\[\]-]+)+\s*[=:]\s*.*$")
 _UNIT: Final = re.compile(r"\[(?:Unit|Service|Install|Timer|Socket|Mount|Path)\]$")
 _DESKTOP: Final = re.compile(r"\[Desktop Entry\]$")
-_NGINX_OPEN: Final = re.compile(r"\s*(?:server|http|location|upstream|events|map|if|types)\b[^;{}]{0,200}\{\s*$")
+_NGINX_OPEN: Final = re.compile(
+    r"\s*(?:server|http|location|upstream|events|map|if|types)\b[^;{}]{0,200}\{\s*$"
+)
 _NGINX_LINE: Final = re.compile(r"\s*[a-z_]{2,40}(?:\s+[^;{}]{1,300})?;\s*(?:#.*)?$|\s*\}\s*$")
-_HTTPD: Final = re.compile(r"\s*</?(?:VirtualHost|Directory|Location|IfModule|Files|FilesMatch|Proxy)\b")
+_HTTPD: Final = re.compile(
+    r"\s*</?(?:VirtualHost|Directory|Location|IfModule|Files|FilesMatch|Proxy)\b"
+)
 _HTTPD_LINE: Final = re.compile(r"\s*[A-Z][A-Za-z]{3,40}\s+\S")
 _DOCKER: Final = re.compile(
-    r"(?:FROM|RUN|CMD|LABEL|EXPOSE|ENV|ADD|COPY|ENTRYPOINT|VOLUME|USER|WORKDIR|ARG|ONBUILD|HEALTHCHECK|SHELL) "
+    r"(?:FROM|RUN|CMD|LABEL|EXPOSE|ENV|ADD|COPY|ENTRYPOINT|VOLUME|USER|WORKDIR|ARG|ONBUILD|"
+    r"HEALTHCHECK|SHELL) "
 )
 _HCL: Final = re.compile(
-    r"(?:resource|provider|variable|output|module|data|terraform|locals)\b(?: \"[^\"]{1,80}\"){0,2} ?\{"
+    r"(?:resource|provider|variable|output|module|data|terraform|"
+    r"locals)\b(?: \"[^\"]{1,80}\"){0,2} ?\{"
 )
-_CRON: Final = re.compile(r"(?:[\d*/,-]+\s+){4}[\d*/,A-Za-z-]+\s+\S|@(?:reboot|daily|hourly|weekly|monthly)\s+\S")
-_HOSTS: Final = re.compile(r"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]{2,39})\s+[\w.-]+(?:\s+[\w.-]+)*\s*(?:#.*)?$")
+_CRON: Final = re.compile(
+    r"(?:[\d*/,-]+\s+){4}[\d*/,A-Za-z-]+\s+\S|@(?:reboot|daily|hourly|weekly|monthly)\s+\S"
+)
+_HOSTS: Final = re.compile(
+    r"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]{2,39})\s+[\w.-]+(?:\s+[\w.-]+)*\s*(?:#.*)?$"
+)
 _SSH_CONFIG: Final = re.compile(r"(?:Host|Match)\s+\S")
-_SSH_LINE: Final = re.compile(r"\s*(?:Host|HostName|User|Port|IdentityFile|ProxyJump|ForwardAgent|Match|StrictHostKeyChecking|ServerAliveInterval)\b")
-_REQUIREMENT: Final = re.compile(r"(?:-r |-e |--)?[A-Za-z0-9][\w.\[\],-]{0,80}\s*(?:[=<>!~]=|[<>])\s*[\d][\w.*+!-]*")
+_SSH_LINE: Final = re.compile(
+    r"\s*(?:Host|HostName|User|Port|IdentityFile|ProxyJump|ForwardAgent|Match|"
+    r"StrictHostKeyChecking|ServerAliveInterval)\b"
+)
+_REQUIREMENT: Final = re.compile(
+    r"(?:-r |-e |--)?[A-Za-z0-9][\w.\[\],-]{0,80}\s*(?:[=<>!~]=|[<>])\s*[\d][\w.*+!-]*"
+)
 _IGNORE: Final = re.compile(r"!?(?:[\w.*/?\[\]{}@-]+/?|\*\.[\w*]+)$")
 _HAPROXY: Final = re.compile(r"(?:global|defaults|frontend|backend|listen)\b")
 _FSTAB: Final = re.compile(r"(?:UUID=|LABEL=|/dev/|tmpfs|proc)\S*\s+\S+\s+\w+\s+\S+\s+\d\s+\d")
@@ -112,13 +127,18 @@ def _httpd(lines: list[str], sample: Sample) -> Guess | None:
 def _docker(lines: list[str], sample: Sample) -> Guess | None:
     if not lines[0].startswith(("FROM ", "ARG ")):
         return None
-    fits = share(lines, lambda line: _DOCKER.match(line) or line[0].isspace() or line.startswith("&&"))
+    fits = share(
+        lines, lambda line: _DOCKER.match(line) or line[0].isspace() or line.startswith("&&")
+    )
     return Guess("config", "dockerfile", 0.96) if fits >= 0.7 else None
 
 
 def _hcl(lines: list[str], sample: Sample) -> Guess | None:
     found = sum(_HCL.match(line) is not None for line in lines)
-    if found and share(lines, lambda line: _HCL.match(line) or line[0].isspace() or line == "}") > 0.8:
+    if (
+        found
+        and share(lines, lambda line: _HCL.match(line) or line[0].isspace() or line == "}") > 0.8
+    ):
         return Guess("config", "terraform", 0.95)
     return None
 
@@ -130,7 +150,9 @@ def _proxy(lines: list[str], sample: Sample) -> Guess | None:
     return None
 
 
-_PLAIN_PAIR: Final = re.compile(r"\s*[A-Za-z_][\w.-]{0,80}\s*=\s*[^=].*$|\s*[A-Za-z_][\w.-]{0,80}\s*=\s*$")
+_PLAIN_PAIR: Final = re.compile(
+    r"\s*[A-Za-z_][\w.-]{0,80}\s*=\s*[^=].*$|\s*[A-Za-z_][\w.-]{0,80}\s*=\s*$"
+)
 
 
 def _pairs(lines: list[str], sample: Sample) -> Guess | None:

@@ -31,7 +31,9 @@ _RST: Final = re.compile(
 )
 _LITERAL: Final = re.compile(r"``[^`]{1,200}``")
 _UNDERLINE: Final = re.compile(r"([=~^\"*+#-])\1{3,}\s*$")
-_MAIL: Final = re.compile(r"(?:From|To|Subject|Date|Message-ID|Received|MIME-Version|Return-Path): ", re.I)
+_MAIL: Final = re.compile(
+    r"(?:From|To|Subject|Date|Message-ID|Received|MIME-Version|Return-Path): ", re.I
+)
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
 

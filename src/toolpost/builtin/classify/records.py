@@ -22,24 +22,33 @@ _LEVEL: Final = (
 _FAMILIES: Final = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        ("access log", r"\S{1,80} \S{1,80} \S.{0,80}? ?\[\d\d/[A-Z][a-z]{2}/\d{4}:[^\]]{8,20}\] \"[^\"]{0,900}\" \d{3} "),
-        ("apache error log", r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d [\d:.]{8,18} \d{4}\] \[[\w:]{2,30}\] "),
-        ("nginx error log", rf"\d{{4}}/\d\d/\d\d {_CLOCK} \[(?:emerg|alert|crit|error|warn|notice|info|debug)\] \d+#\d+: "),
+        ("access log", (r"\S{1,80} \S{1,80} \S.{0,80}? ?\[\d\d/[A-Z][a-z]{2}/\d{4}:[^\]]{8,20}\] "
+                       r"\"[^\"]{0,900}\" \d{3} ")),
+        ("apache error log", (r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d [\d:.]{8,18} \d{4}\] "
+                             r"\[[\w:]{2,30}\] ")),
+        ("nginx error log", (rf"\d{{4}}/\d\d/\d\d {_CLOCK} \[(?:emerg|alert|crit|error|warn|"
+                            rf"notice|info|debug)\] \d+#\d+: ")),
         ("syslog (rfc 5424)", r"<\d{1,3}>1 \d{4}-\d\d-\d\dT"),
-        ("syslog", rf"(?:<\d{{1,3}}>)?{_MONTH} [ \d]\d {_CLOCK} \S{{1,80}} [^\s:]{{1,80}}(?: [^\s:]{{1,40}})?: "),
-        ("journal", rf"\d{{4}}-\d\d-\d\dT{_CLOCK}[+-]\d\d:?\d\d \S{{1,80}} [^\s:]{{1,60}}\[\d+\]: "),
+        ("syslog", (rf"(?:<\d{{1,3}}>)?{_MONTH} [ \d]\d {_CLOCK} \S{{1,80}} [^\s:]{{1,80}}(?: "
+                   rf"[^\s:]{{1,40}})?: ")),
+        ("journal", (rf"\d{{4}}-\d\d-\d\dT{_CLOCK}[+-]\d\d:?\d\d \S{{1,80}} "
+                    rf"[^\s:]{{1,60}}\[\d+\]: ")),
         ("kernel log", r"(?:<\d>)?\[ *\d{1,8}\.\d{6}\] "),
         ("kubernetes log", rf"[IWEFD]\d{{4}} {_CLOCK}\.\d{{6}} +\d+ [^\s:]{{1,80}}:\d+\] "),
         ("container log", r"\d{4}-\d\d-\d\dT[\d:.]{8,18}Z std(?:out|err) [FP] "),
         ("android log", rf"\d\d-\d\d {_CLOCK}\.\d{{3}} +\d+ +\d+ [VDIWEF] "),
         ("android log", r"[VDIWEF]/[^(]{1,60}\( *\d+\): "),
-        ("postgresql log", rf"\d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d{{3}})? [A-Z]{{3,4}}(?: \[\d+\])?.{{0,80}}? (?:LOG|ERROR|FATAL|WARNING|DETAIL|STATEMENT|HINT|NOTICE|PANIC): "),
+        ("postgresql log", (rf"\d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d{{3}})? [A-Z]{{3,4}}(?: "
+                           rf"\[\d+\])?.{{0,80}}? (?:LOG|ERROR|FATAL|WARNING|DETAIL|STATEMENT|"
+                           rf"HINT|NOTICE|PANIC): ")),
         ("mysql log", rf"\d{{4}}-\d\d-\d\dT{_CLOCK}\.\d{{6}}Z \d+ \[\w+\] "),
         ("redis log", rf"\d+:[XCSM] \d\d {_MONTH} \d{{4}} {_CLOCK}\.\d{{3}} [*#.-] "),
         ("python log", rf"\d{{4}}-\d\d-\d\d {_CLOCK},\d{{3}} - \S{{1,80}} - {_LEVEL} - "),
         ("python log", r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.-]{1,80}:"),
-        ("spring boot log", rf"\d{{4}}-\d\d-\d\d[ T]{_CLOCK}\.\d{{3}}\S{{0,6}} +{_LEVEL} \d+ --- \["),
-        ("java log", rf"(?:\d{{4}}-\d\d-\d\d|\d\d/\d\d/\d\d)[ T]{_CLOCK}(?:[.,]\d{{3}})? +(?:- )?{_LEVEL} .{{0,200}}?[\w$]+\.[\w$.]+"),
+        ("spring boot log", (rf"\d{{4}}-\d\d-\d\d[ T]{_CLOCK}\.\d{{3}}\S{{0,6}} +{_LEVEL} \d+ "
+                            rf"--- \[")),
+        ("java log", (rf"(?:\d{{4}}-\d\d-\d\d|\d\d/\d\d/\d\d)[ T]{_CLOCK}(?:[.,]\d{{3}})? +(?:- "
+                     rf")?{_LEVEL} .{{0,200}}?[\w$]+\.[\w$.]+")),
         ("java log", rf"{_CLOCK}[.,]\d{{3}} \[[^\]]{{1,80}}\] {_LEVEL} +[\w.$]+ - "),
         ("hadoop log", rf"\d{{6}} \d{{6}} \d+ {_LEVEL} [\w.$]+: "),
         ("windows cbs log", rf"\d{{4}}-\d\d-\d\d {_CLOCK}, (?:Info|Error|Warning) +\w+ "),
@@ -98,7 +107,8 @@ def _log(sample: Sample) -> Guess | None:
 
 
 _TIME_FIRST: Final = re.compile(
-    rf"[\[(<]?(?:\d{{4}}[-/.]\d\d[-/.]\d\d[T _-]{_CLOCK}|{_MONTH} [ \d]\d {_CLOCK}|\d{{8}}[T-][\d:]{{6,8}}|"
+    rf"[\[(<]?(?:\d{{4}}[-/.]\d\d[-/.]\d\d[T _-]{_CLOCK}|{_MONTH} [ \d]\d {_CLOCK}|"
+    rf"\d{{8}}[T-][\d:]{{6,8}}|"
     rf"\d\d[./-]\d\d(?:[./-]\d{{2,4}})? {_CLOCK}|\w{{3}} {_MONTH} [ \d]\d {_CLOCK}|{_CLOCK})"
 )
 _EPOCH_LINE: Final = re.compile(r"(?:\S{1,40} ){0,5}1\d{9} \S.*[A-Za-z]{3,}")
@@ -126,8 +136,10 @@ _OTHERS: Final = (
 )  # fmt: skip
 _TRACE_LINE: Final = re.compile(
     r"\s+at |\s+File \"|Traceback |Caused by: |goroutine |panic: |\t\S+\.go:\d+|#\d+ |\s+from |"
-    r"\s+\d+: |\s+\.\.\. \d+ more|During handling|The above exception|\s{4,}\S|[\w.]+(?:Error|Exception)\b|"
-    r"PHP |Stack trace:|\s+thrown in |Exception in thread|thread '|[\w./*()]+\(.{0,200}\)$|note: |\s*stack backtrace|\*\* \(|created by |==\d+=="
+    r"\s+\d+: |\s+\.\.\. \d+ more|During handling|The above exception|\s{4,}\S|[\w.]+(?:Error|"
+    r"Exception)\b|"
+    r"PHP |Stack trace:|\s+thrown in |Exception in thread|thread '|[\w./*()]+\(.{0,200}\)$|"
+    r"note: |\s*stack backtrace|\*\* \(|created by |==\d+=="
 )
 
 
@@ -158,15 +170,18 @@ def _said(trace: Trace) -> dict[str, object]:
 
 _NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|Inf|NaN)"
 _PROMETHEUS: Final = re.compile(
-    rf"[a-zA-Z_:][\w:]{{0,200}}(?:\{{[^}}]{{0,900}}\}})? {_NUMBER}(?: \d{{10,13}}(?:\.\d+)?)?(?: # .*)?$"
+    rf"[a-zA-Z_:][\w:]{{0,200}}(?:\{{[^}}]{{0,900}}\}})? {_NUMBER}(?: "
+    rf"\d{{10,13}}(?:\.\d+)?)?(?: # .*)?$"
 )
 _HELP: Final = re.compile(r"# (?:HELP|TYPE|UNIT) [a-zA-Z_:][\w:]*|# EOF$")
 _STATSD: Final = re.compile(
-    rf"[\w./-]{{1,200}}:{_NUMBER}(?::{_NUMBER}){{0,20}}\|(?:c|g|ms|h|s|d|m)(?:\|@[\d.]+)?(?:\|#.*)?(?:\|[cT]:?\S+)?$"
+    rf"[\w./-]{{1,200}}:{_NUMBER}(?::{_NUMBER}){{0,20}}\|(?:c|g|ms|h|s|d|m)(?:\|@[\d.]+)?(?:\|#."
+    rf"*)?(?:\|[cT]:?\S+)?$"
 )
 _INFLUX: Final = re.compile(
     r"[\w.\\/-]{1,100}(?:,[\w.\\-]{1,60}=[^\s,=]{1,100}){0,20} "
-    r"[\w.\\-]{1,60}=(?:\"[^\"]{0,200}\"|[^\s,\"]{1,60})(?:,[\w.\\-]{1,60}=(?:\"[^\"]{0,200}\"|[^\s,\"]{1,60})){0,40}"
+    r"[\w.\\-]{1,60}=(?:\"[^\"]{0,200}\"|[^\s,\"]{1,60})(?:,[\w.\\-]{1,60}=(?:\"[^\"]{0,200}\"|"
+    r"[^\s,\"]{1,60})){0,40}"
     r"(?: -?\d{10,19})?$"
 )
 _TAGGED_OR_TIMED: Final = re.compile(r"^[^ =]+,[^ =]+=|=[0-9.]+i?(?:,| |$)")

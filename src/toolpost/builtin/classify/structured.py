@@ -59,7 +59,8 @@ def _pem(sample: Sample) -> Guess | None:
 
 _OPENS: Final = re.compile(r"\s*+[\[{]")
 _BEGINS_JSON: Final = re.compile(
-    r"\s*+(?:\{\s*+(?:\}|\"(?:[^\"\\\n]|\\.){0,200}\"\s*+:)|\[\s*+(?:[\]\[{\"0-9-]|true|false|null))"
+    r"\s*+(?:\{\s*+(?:\}|\"(?:[^\"\\\n]|\\.){0,200}\"\s*+:)|\[\s*+(?:[\]\[{\"0-9-]|true|false|"
+    r"null))"
 )
 _COMMENT: Final = re.compile(r"^\s*//.*$|/\*[^*]*+\*/", re.M)
 _TRAILING: Final = re.compile(r",(\s*[\]}])")
@@ -139,7 +140,9 @@ def _json_lines(sample: Sample) -> Guess | None:
 
 # XML and HTML ----------------------------------------------------------------------------------
 
-_MARKUP: Final = re.compile(r"\s*+(?:<\?xml[^>]{0,300}\?>|<!--.{0,2000}?-->|<!DOCTYPE[^>\[]{0,300}[>\[])?\s*+<", re.S)
+_MARKUP: Final = re.compile(
+    r"\s*+(?:<\?xml[^>]{0,300}\?>|<!--.{0,2000}?-->|<!DOCTYPE[^>\[]{0,300}[>\[])?\s*+<", re.S
+)
 _ROOT: Final = re.compile(r"<([A-Za-z_][\w:.-]{0,80})(?=[\s/>])")
 _TAG: Final = re.compile(r"</?[A-Za-z_][\w:.-]{0,80}(?:\s[^<>]{0,2000})?/?>")
 _HTML: Final = re.compile(
@@ -260,7 +263,7 @@ def _yaml(sample: Sample) -> Guess | None:
 
 
 def _is_yaml(sample: Sample) -> bool:
-    """Whether it is split into events without a fault; nothing is built, so no alias is followed."""
+    """Whether it splits into events without a fault; nothing is built, so no alias is followed."""
     text = "\n".join(sample.lines[:400])
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     collections = 0
@@ -281,9 +284,11 @@ def _is_yaml(sample: Sample) -> bool:
 _DELIMITERS: Final = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
 _TYPES: Final = (
     ("integer", re.compile(r"[+-]?\d{1,18}$")),
-    ("number", re.compile(r"[+-]?(?:\d{1,18}[.,]\d{0,18}|[.]\d{1,18}|\d{1,18}(?:[.]\d{1,18})?[eE][+-]?\d{1,3})$")),
+    ("number", re.compile(r"[+-]?(?:\d{1,18}[.,]\d{0,18}|[.]\d{1,18}|"
+                          r"\d{1,18}(?:[.]\d{1,18})?[eE][+-]?\d{1,3})$")),
     ("boolean", re.compile(r"(?:true|false|yes|no)$", re.I)),
-    ("datetime", re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?$")),
+    ("datetime", re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.]\d{1,9})?)?(?:Z|"
+                            r"[+-]\d\d:?\d\d)?$")),
     ("date", re.compile(r"(?:\d{4}[-/]\d\d?[-/]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})$")),
 )  # fmt: skip
 _ROWS: Final = 200
@@ -356,7 +361,13 @@ def _described(fit: float, delimiter: str, rows: list[list[str]]) -> Guess:
     columns = []
     for place in range(min(width, _MOST_KEYS)):
         found = {_type(row[place]) for row in body} - {"empty"}
-        kind = found.pop() if len(found) == 1 else "number" if found == {"integer", "number"} else "text"
+        kind = (
+            found.pop()
+            if len(found) == 1
+            else "number"
+            if found == {"integer", "number"}
+            else "text"
+        )
         name = rows[0][place].strip()[:80] if header else f"column {place + 1}"
         columns.append({"name": name, "type": kind})
     quoted = any('"' in "".join(row) for row in rows)
@@ -387,5 +398,7 @@ def _has_header(rows: list[list[str]]) -> bool:
             return True
     names = re.compile(r"[A-Za-z_][\w .()#/%-]{0,40}$")
     return all(names.match(cell) for cell in first) and first == [
-        cell for cell in first if cell.lower() not in {row[i].lower() for row in below for i in range(1)}
+        cell
+        for cell in first
+        if cell.lower() not in {row[i].lower() for row in below for i in range(1)}
     ]

@@ -81,7 +81,7 @@ class Classification(TypedDict):
     timeout=15,
     isolation="process",
     limits=Limits(output=256 * 1024),
-    labels={"data": "any"},
+    labels={"external": "true"},
     examples=[
         {"text": "id,name,since\n1,Ada,2024-05-01\n2,Bo,2025-01-31\n"},
         {"path": "unknown.bin"},
@@ -93,10 +93,11 @@ def classify_data(
     *,
     folders: Given[Folders],
 ) -> Classification:
-    """Find out what a text or a file is: JSON, YAML, CSV (with its columns), XML, a log (of which
-    family), a stack trace, metrics, a config, source code (in which language), a certificate, an
-    archive, a picture; how sure that is, whether it holds secrets or personal data, and which tool
-    to use next. Give `text` or `path`.
+    """Find out what a text or a file is, and which tool to use next.
+
+    Knows JSON, YAML, CSV (with its columns), XML, logs (of which family), stack traces, metrics,
+    configs, source code (in which language), certificates, archives and pictures. Tells how sure
+    that is, and whether it holds secrets or personal data. Give `text` or `path`.
 
     :param text: The text itself.
     :param path: A file in one of the folders that may be looked into.
@@ -232,15 +233,16 @@ def _answer(
         "size": size,
         "lines": lines,
         "details": details,
-        "alternatives": [
-            {"kind": one.kind, "format": one.format, "confidence": round(one.confidence, 2)}
-            for one in others
-            if one.confidence >= 0.4
-        ][:3],
+        "alternatives": [_alternative(one) for one in others if one.confidence >= 0.4][:3],
         "sensitive": sensitive,
         "suggested_tool": name,
         "suggestion": why,
     }
+
+
+def _alternative(guess: Guess) -> Alternative:
+    sure = round(guess.confidence, 2)
+    return {"kind": guess.kind, "format": guess.format, "confidence": sure}
 
 
 _MIMES: Final = {

@@ -37,9 +37,12 @@ create table if not exists state (key text primary key, value integer not null);
 """
 _WEIGHTS: Final = "bm25(passages, 4.0, 3.0, 1.0)"
 _COMMON: Final = frozenset(
-    "a an and are as at be by can do does for from has have how i if in is it its me my no not of "
-    "on or our should so that the their then there these this to was we what when where which who "
-    "why will with you your".split()
+    re.findall(
+        r"\w+",
+        "a an and are as at be by can do does for from has have how i if in is it its me my no not "
+        "of on or our should so that the their then there these this to was we what when where "
+        "which who why will with you your",
+    )
 )
 
 
@@ -79,7 +82,7 @@ def opened(path: str, *, make: bool = False) -> Iterator[Index]:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
             connection.executescript(_SCHEMA)
-            yield Index(connection)
+            yield Index(connection, path)
     finally:
         connection.close()
 
@@ -109,7 +112,8 @@ def _explained() -> Iterator[None]:
 class Index:
     """The open index."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self.path = path
         self._run = connection.execute
         self._many = connection.executemany
 
@@ -218,13 +222,15 @@ class Index:
         by_id: dict[int, Found] = {}
         for number in ids:
             row = self._run(
-                "select p.rowid, d.path, l.line, p.title, p.heading, p.text from passages p "
+                "select d.path, l.line, p.title, p.heading, p.text from passages p "
                 "join places l on l.id = p.rowid join documents d on d.id = l.document "
                 "where p.rowid = ?",
                 (number,),
             ).fetchone()
             if row is not None:
-                by_id[number] = Found(*row, self._snippet(number, words) or row[5])
+                where, line, title, heading, text = row
+                snippet = self._snippet(number, words) or text
+                by_id[number] = Found(number, where, line, title, heading, text, snippet)
         return [by_id[number] for number in ids if number in by_id]
 
     def _snippet(self, number: int, words: Sequence[str]) -> str:

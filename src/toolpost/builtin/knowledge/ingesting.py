@@ -1,8 +1,8 @@
 """Folders become an index: what is new or changed is read, what has gone is forgotten.
 
 Above: ``tool.py``. Below: ``splitting.py``, ``index.py``, and ``beneath``, which opens nothing
-outside of the folders. Files are told apart by a digest of what is in them. Work is kept in batches:
-an ingestion that is killed goes on where it was.
+outside of the folders. Files are told apart by a digest of what is in them. Work is kept in
+batches: an ingestion that is killed goes on where it was.
 """
 
 from __future__ import annotations

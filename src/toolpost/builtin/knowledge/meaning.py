@@ -19,7 +19,7 @@ _TOKENIZER: Final = "tokenizers/l2_supercat_tokenizer_config.json"
 _WEIGHTS: Final = "weights/l2_supercat_256.safetensors"
 _TABLE: Final = "embedding.weight"
 _MOST_PIECES: Final = 512
-_NEAR, _FAR = 0.5, 0.12
+_NEAR, _FAR = 0.5, 0.03
 """Two texts nearer than the first say the same, as a rule; farther than the second, nothing."""
 
 
@@ -32,7 +32,8 @@ class Model(NamedTuple):
         """One row of length 1 for each text."""
         np = self.numpy
         made = np.zeros((len(texts), self.table.shape[1]), np.float32)
-        for row, encoded in enumerate(self.tokenizer.encode_batch(list(texts), False, False)):
+        plain = [text.encode("utf-8", "replace").decode() for text in texts]  # no half characters
+        for row, encoded in enumerate(self.tokenizer.encode_batch(plain, False, False)):
             if encoded.ids:
                 mean = self.table[encoded.ids].astype(np.float32).mean(0)
                 made[row] = mean / (np.linalg.norm(mean) + 1e-9)

@@ -38,7 +38,8 @@ def search(index: Index, query: str, *, limit: int, by_meaning: bool) -> list[tu
 def _spread(found: list[tuple[Found, float]], limit: int) -> list[tuple[Found, float]]:
     """No document takes all the places, unless there is nothing else."""
     seen: dict[str, int] = {}
-    first, rest = [], []
+    first: list[tuple[Found, float]] = []
+    rest: list[tuple[Found, float]] = []
     for one in found:
         seen[one[0].path] = seen.get(one[0].path, 0) + 1
         (first if seen[one[0].path] <= _OF_ONE_DOCUMENT else rest).append(one)
@@ -75,30 +76,29 @@ def _scored(index: Index, words: Sequence[str], *, begins: bool) -> dict[int, fl
             has[number] += weights[word]
     whole = max(sum(weights[word] for word in words), 1e-9)
     best = max(hit.rank for hit in hits) or 1.0
-    return {
-        hit.id: has[hit.id] / whole * (0.75 + 0.25 * max(0.0, hit.rank) / best) for hit in hits
-    }
+    return {hit.id: has[hit.id] / whole * (0.75 + 0.25 * max(0.0, hit.rank) / best) for hit in hits}
 
 
 def _rarity(spread: int, total: int) -> float:
-    """What a word says: much if few passages have it; one that none has says as much as a common."""
+    """What a word says: much if few passages have it, little if all have it or none."""
     if spread == 0:
         return 0.5
     return max(0.2, log(1 + (total - spread + 0.5) / (spread + 0.5)))
 
 
-_kept: dict[str, tuple[int, list[int], list[bytes]]] = {}
+_kept: dict[tuple[str, int], tuple[list[int], list[bytes]]] = {}
 """The vectors of the index that was searched last, which a worker keeps between two calls."""
 
 
 def _with_meaning(
     index: Index, model: meaning.Model, query: str, scores: dict[int, float]
 ) -> dict[int, float]:
-    generation = index.generation
-    if _kept.get("", (-1,))[0] != generation:
+    now = index.path, index.generation
+    if now not in _kept:
         rows = index.vectors()
-        _kept[""] = (generation, [row[0] for row in rows], [row[1] for row in rows])
-    _, ids, packed = _kept[""]
+        _kept.clear()
+        _kept[now] = ([row[0] for row in rows], [row[1] for row in rows])
+    ids, packed = _kept[now]
     if not ids or len(ids) > _MOST_VECTORS:
         return scores
     near = model.near(query, packed)

@@ -1,15 +1,15 @@
 """Texts cut into passages: each with the headings above it and the line it begins at.
 
-Above: ``ingesting.py``. Below: the standard library's HTML parser, which any depth of tags leaves
-cold. Markdown, reStructuredText's underlined titles, plain text and HTML; what is code stays whole
-where it fits.
+Above: ``ingesting.py``. Below: nothing. Markdown, reStructuredText's underlined titles, plain text
+and HTML; what is code stays whole where it fits. HTML is read here, and not by the standard
+library, whose parser takes time by the square of what malformed tags there are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 from typing import Final, NamedTuple
 
 SIZE: Final = 1200
@@ -52,12 +52,11 @@ class Block(NamedTuple):
 def split(text: str, name: str) -> Document:
     """A text as passages; ``name`` is the file's, which tells what it is and stands for a title."""
     stem = name.rpartition("/")[2].rpartition(".")[0] or name
-    if _HTML_NAME.search(name) or text[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
-        reader = _Page()
-        reader.feed(text)
-        reader.close()
-        reader.end()
-        blocks, title = reader.blocks, reader.title
+    if _HTML_NAME.search(name) or text[:200].lstrip().lower().startswith(
+        ("<!doctype html", "<html")
+    ):
+        page = _Page(text)
+        blocks, title = page.blocks, page.title
     else:
         blocks, title = list(_blocks(text)), _front_title(text)
     first = next((block.text for block in blocks if block.level), "")
@@ -190,56 +189,111 @@ _PARAGRAPHS: Final = frozenset(
     ("p", "li", "pre", "td", "th", "dt", "dd", "blockquote", "div", "section", "article", "tr",
      "table", "ul", "ol", "body", "main", "figcaption", "summary", "details")
 )  # fmt: skip
-_UNSEEN: Final = frozenset(("script", "style", "template", "noscript", "svg", "nav", "footer", "head"))
+_UNSEEN: Final = frozenset(("template", "noscript", "svg", "nav", "footer"))
+_RAW: Final = frozenset(("script", "style", "textarea"))
 
 
-class _Page(HTMLParser):
-    """The headings and paragraphs of a page."""
+_NAME: Final = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:-]{0,40}+)")
+_TAG_END: Final = re.compile(r"(?:[^\"'<>]++|\"[^\"]*+\"|'[^']*+')*+>")
+_LONGEST_TAG: Final = 4096
 
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
+
+class _Page:
+    """The headings and paragraphs of a page. Tags are told apart from text in one pass, whatever
+    is wrong with them: one that does not end is text.
+    """
+
+    def __init__(self, text: str) -> None:
         self.blocks: list[Block] = []
         self.title = ""
+        self._text, self._small = text, text.lower()
         self._held: list[str] = []
-        self._line = 1
+        self._line, self._begun = 1, 1
         self._level = 0
         self._unseen = ""
         self._in_title = False
+        self._read()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def _read(self) -> None:
+        place, text = 0, self._text
+        while (found := text.find("<", place)) >= 0:
+            self._data(place, found)
+            place = self._tag(found)
+        self._data(place, len(text))
+        self._end()
+
+    def _tag(self, start: int) -> int:
+        """Where the text goes on behind a tag."""
+        text = self._text
+        if text.startswith("<!--", start):
+            return self._passed(start, text.find("-->", start + 4), 3)
+        name = _NAME.match(text, start)
+        if name is None and text[start + 1 : start + 2] not in ("!", "?"):
+            self._data(start, start + 1)
+            return start + 1
+        after = start + 1 if name is None else name.end()
+        end = _TAG_END.match(text, after, after + _LONGEST_TAG)
+        if end is None:
+            self._data(start, after)
+            return after
+        self._line += text.count("\n", start, end.end())
+        if name is None:
+            return end.end()
+        tag = name[2].lower()
+        if name[1]:
+            self._closes(tag)
+        else:
+            self._opens(tag)
+            if tag in _RAW:
+                return self._passed(end.end(), self._small.find(f"</{tag}", end.end()), 0)
+        return end.end()
+
+    def _passed(self, start: int, found: int, length: int) -> int:
+        """Behind what is never shown; all the rest is, if it has no end."""
+        end = len(self._text) if found < 0 else found + length
+        self._line += self._text.count("\n", start, end)
+        return end
+
+    def _opens(self, tag: str) -> None:
         if tag == "title":
             self._in_title = True
-        elif not self._unseen and tag in _UNSEEN and tag != "head":
-            self.end()
+        elif not self._unseen and tag in _UNSEEN:
+            self._end()
             self._unseen = tag
         elif tag in _HEADINGS:
-            self.end()
+            self._end()
             self._level = _HEADINGS[tag]
         elif tag in _PARAGRAPHS:
-            self.end()
+            self._end()
         elif tag == "br":
             self._held.append("\n")
 
-    def handle_endtag(self, tag: str) -> None:
+    def _closes(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
         elif tag == self._unseen:
             self._unseen = ""
         elif tag in _HEADINGS or tag in _PARAGRAPHS:
-            self.end()
+            self._end()
 
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title = (self.title + data).strip()[:_MOST_HEADING]
-        elif not self._unseen and data.strip():
+    def _data(self, start: int, end: int) -> None:
+        data = self._text[start:end]
+        bare = data.lstrip()
+        if self._in_title and bare:
+            self.title = (self.title + unescape(data[:1000])).strip()[:_MOST_HEADING]
+        elif bare and not self._unseen:
             if not self._held:
-                self._line = self.getpos()[0]
+                self._begun = self._line + data[: len(data) - len(bare)].count("\n")
             self._held.append(data)
+        elif data and self._held:
+            self._held.append(" ")
+        self._line += data.count("\n")
 
-    def end(self) -> None:
-        text = " ".join("".join(self._held).split()) if self._level else _tidy("".join(self._held))
+    def _end(self) -> None:
+        text = unescape("".join(self._held))
+        text = " ".join(text.split()) if self._level else _tidy(text)
         if text:
-            self.blocks.append(Block(self._level, self._line, text))
+            self.blocks.append(Block(self._level, self._begun, text))
         self._held.clear()
         self._level = 0
 

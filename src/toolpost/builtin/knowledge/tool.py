@@ -77,7 +77,6 @@ class KnowledgeFound(TypedDict):
     timeout=_TIMEOUT,
     isolation="process",
     limits=Limits(concurrency=1),
-    labels={"data": "documents"},
     examples=[{}, {"path": "docs"}],
 )
 def ingest_knowledge(
@@ -86,8 +85,10 @@ def ingest_knowledge(
     *,
     knowledge: Given[Knowledge],
 ) -> Ingestion:
-    """Make the Markdown, text and HTML files of a folder searchable with search_knowledge. Only what
-    is new or has changed since the last time is read, and what has gone is forgotten.
+    """Make the texts in a folder searchable with search_knowledge.
+
+    Reads Markdown, text and HTML files: only what is new or has changed since the last time, and
+    what has gone is forgotten.
 
     :param path: A folder among those that may be ingested; without it, all of them.
     """
@@ -123,7 +124,7 @@ def ingest_knowledge(
     effects="read",
     timeout=10,
     isolation="process",
-    labels={"data": "documents"},
+    labels={"external": "true"},
     examples=[{"query": "Redis OOM solutions", "limit": 5}],
 )
 def search_knowledge(
@@ -132,8 +133,10 @@ def search_knowledge(
     *,
     knowledge: Given[Knowledge],
 ) -> KnowledgeFound:
-    """Search the knowledge base: passages of documents that were ingested, with snippets, scores and
-    where each stands. Cite `source` when you use one.
+    """Search the knowledge base for passages that answer a question.
+
+    Gives snippets of the documents that were ingested, with scores and where each stands. Cite
+    `source` when you use one.
 
     :param query: What you want to know, in words.
     :param limit: How many passages at most.

@@ -1,4 +1,4 @@
-"""Logs: what a log says, in a page. ``analyze_logs`` finds its templates, levels, bursts and errors.
+"""Logs: ``analyze_logs`` tells in a page what a log says: templates, levels, bursts and errors.
 
     [sources.logs]
     roots = ["logs", "/var/log/app"]

@@ -72,8 +72,16 @@ class Kept:
     """What is kept about one template."""
 
     __slots__ = (
-        "count", "first_line", "first_moment", "first", "last_line", "last_moment", "last",
-        "levels", "stacks", "times",
+        "count",
+        "first",
+        "first_line",
+        "first_moment",
+        "last",
+        "last_line",
+        "last_moment",
+        "levels",
+        "stacks",
+        "times",
     )  # fmt: skip
 
     def __init__(self) -> None:

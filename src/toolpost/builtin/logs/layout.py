@@ -47,16 +47,20 @@ _TAGGED: Final = re.compile(r"\S++ [^\s:\[]++(?:\[[^\]\s]*+\])?+(?: \([^)]*+\))?
 _DASHED: Final = re.compile(r"\S++(?: \*\d++)?+ - ")
 _BRACKET: Final = re.compile(r"\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\]\s*+")
 _DASH: Final = re.compile(r"[-|:]+\s++")
-_NAMED: Final = re.compile(r"[A-Za-z_][\w.$/@#-]*+(?:\[[^\]]*+\])?+(?:\([^)]*+\))?+\s?+(?::|-|\|)\s")
+_NAMED: Final = re.compile(
+    r"[A-Za-z_][\w.$/@#-]*+(?:\[[^\]]*+\])?+(?:\([^)]*+\))?+\s?+(?::|-|\|)\s"
+)
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*+(?:\.\w++){2,}+ ")
 _PYTHON: Final = re.compile(r"(?P<l>[A-Z]{4,8}):(?P<c>[\w.-]++):")
 _KLOG: Final = re.compile(r"\s*+\d++ [^\s\]]++\] ")
 _DIGIT: Final = re.compile(r"[0-9]")
 _NUMBER: Final = re.compile(r"\d++ (?=\S)")
 _ACCESS: Final = re.compile(
-    r"(?P<host>\S++) \S++ \S.*?\[(?P<t>[^\]]{10,40}+)\] \"(?P<r>[^\"]*+)\" (?P<s>\d{3}) (?P<n>\d++|-)"
+    r"\S++ \S++ \S.*?\[(?P<t>[^\]]{10,40}+)\] \"(?P<r>[^\"]*+)\" (?P<s>\d{3}) (?:\d++|-)"
 )
-_LOGFMT: Final = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]*+)=(\"(?:[^\"\\]++|\\.)*+\"|[^\s\"]*+)(?:\s|$)")
+_LOGFMT: Final = re.compile(
+    r"(?<![\w.-])([A-Za-z_][\w.-]*+)=(\"(?:[^\"\\]++|\\.)*+\"|[^\s\"]*+)(?:\s|$)"
+)
 
 
 class Piece(NamedTuple):
@@ -263,9 +267,7 @@ def _cuts(rests: list[str], *, levelled: bool) -> list[re.Pattern[str]]:
         matches = [pattern.match(rest) for rest in rests]
         if rests and sum(m is not None for m in matches) >= least * len(rests):
             cuts.append(pattern)
-            rests = [
-                rest[m.end() :] if m else rest for rest, m in zip(rests, matches, strict=True)
-            ]
+            rests = [rest[m.end() :] if m else rest for rest, m in zip(rests, matches, strict=True)]
             if pattern is _TAGGED or pattern is _KLOG:
                 break
     return cuts

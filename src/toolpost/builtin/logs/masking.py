@@ -31,10 +31,16 @@ _USER: Final = re.compile(
     rf"|(?<=\b(?:password|ublickey) for )(?!invalid user)[^{_D}]++"
 )
 _DATE: Final = re.compile(
-    r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?+ )?+(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+    r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?+ )?+"
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
     r"\s++[0-9]{1,2}\b|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?+ (?=[0-9])"
 )
 _DATE_SIGN: Final = re.compile(r"[a-z]{2},? ++[0-9]{1,2} ")
+_HEX_GROUPS: Final = re.compile(
+    r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}+:|:){2,7}+[0-9A-Fa-f]{1,4}+(?![\w:])"
+)
+"""Addresses of networks and of their cards; a group of one may look like a word."""
+_QUOTED: Final = re.compile(r"(?<==)\"[^\"]*+\"")
 _LESS: Final = re.compile(r"<\s?[0-9][\w.]*+(?: (?:sec|ms|min)\b)?")
 _SIZE_AGAIN: Final = re.compile(r" \([0-9.,]++ ?[KMGTkmgt]i?[Bb]\)")
 """``2048 bytes (2.00 KB)``: the same again for people, and only where it is large."""
@@ -52,12 +58,20 @@ def masked(message: str) -> str:
         message = _FILLED.sub(" ", message)
     if "://" in message:
         message = _URL.sub(WILD, message)
-    if "ser " in message or "ser=" in message or "name" in message or "y for " in message or (
-        "d for " in message
+    if (
+        "ser " in message
+        or "ser=" in message
+        or "name" in message
+        or "y for " in message
+        or ("d for " in message)
     ):
         message = _USER.sub(WILD, message)
     if " ()" in message:
         message = message.replace(" ()", f" ({WILD})")  # a field that is empty this time
+    if '="' in message:
+        message = _QUOTED.sub(f'"{WILD}"', message)
+    if message.count(":") > 2:
+        message = _HEX_GROUPS.sub(WILD, message)
     if "<" in message:
         message = _LESS.sub(WILD, message)
     if "." in message and _HOST_SIGN.search(message) is not None:

@@ -21,6 +21,8 @@ FORMS: Final = 8
 """So many words in one place, all else being equal, and it is a place for values."""
 _FORMS_BESIDE_VALUES: Final = 3
 """… or so many, if numbers and the like were seen in that place too."""
+_FORMS_WITH_DOTS: Final = 4
+"""… or so many names of several parts, such as com.example.app."""
 _MOST_SHAPES: Final = 5000
 _MOST_KNOWN: Final = 50_000
 _LONGEST: Final = 60
@@ -195,10 +197,17 @@ def _one_apart(shapes: set[Shape], forms: int) -> list[tuple[Shape, list[Shape]]
     for opened, members in alike.items():
         beside = opened in shapes
         enough = min(forms, _FORMS_BESIDE_VALUES) if beside else forms
+        if len(members) < forms and _are_names(opened, members):
+            enough = min(enough, _FORMS_WITH_DOTS)
         if len(members) >= enough * _doubt(opened):
             found.append((opened, members))
     found.sort(key=lambda group: -len(group[1]))
     return found
+
+
+def _are_names(opened: Shape, members: list[Shape]) -> bool:
+    place = next(i for i, word in enumerate(opened) if word != members[0][i])
+    return all(member[place].count(".") > 1 for member in members)
 
 
 def _two_apart(shapes: Iterable[Shape], forms: int) -> list[tuple[Shape, list[Shape]]]:
@@ -207,7 +216,7 @@ def _two_apart(shapes: Iterable[Shape], forms: int) -> list[tuple[Shape, list[Sh
     for shape in shapes:
         if len(shape) >= 5:
             by_start[shape[0]].append(shape)
-    found = []
+    found: list[tuple[Shape, list[Shape]]] = []
     for group in by_start.values():
         if len(group) >= 2 * forms and len(group) * len(group[0]) ** 2 <= _MOST_PAIRS:
             found += _pairs(group, forms)
@@ -245,7 +254,8 @@ def _may_vary(word: str) -> bool:
 
 def _wild_in(text: str, shape: Shape) -> str:
     """A template's text, with its words opened as in the shape."""
-    made, place = [], 0
+    made: list[str] = []
+    place = 0
     for word, opened in zip(words(text), shape, strict=False):
         start = text.index(word, place)
         made += (text[place:start], opened)

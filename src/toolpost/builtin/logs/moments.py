@@ -14,13 +14,9 @@ from typing import Final, NamedTuple
 Fields = re.Match[str]
 HEAD: Final = 120
 """Characters of a line in which its time is looked for."""
-_MONTHS: Final = {
-    name: number
-    for number, name in enumerate(
-        "jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1
-    )
-}
-_MONTH: Final = r"(?P<mon>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_NAMES: Final = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_MONTHS: Final = {name: number for number, name in enumerate(_NAMES.split("|"), start=1)}
+_MONTH: Final = rf"(?P<mon>{_NAMES})"
 _CLOCK: Final = r"(?P<h>[01]\d|2[0-3]):(?P<min>[0-5]\d):(?P<s>[0-6]\d)"
 _PART: Final = r"(?:[.,:](?P<f>\d{1,9}))?+"
 _ZONE: Final = r"(?: ?(?P<z>Z|UTC|GMT|[+-]\d\d:?\d\d)(?![A-Za-z0-9]))?+"
@@ -49,21 +45,33 @@ WAYS: Final = (
         r"(?P<y>20\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)[T-]"
         rf"(?P<h>[0-2]\d):?(?P<min>[0-5]\d):?(?P<s>[0-6]\d){_PART}{_ZONE}",
     ),
-    _way("web server", rf"(?P<d>[0-3]\d)/{_MONTH}/(?P<y>\d{{4}}):{_CLOCK}(?: (?P<z>[+-]\d{{4}}))?+"),
-    _way("c library", rf"{_WEEKDAY} {_MONTH} +(?P<d>\d\d?) {_CLOCK}{_PART} (?:[A-Z]{{3,4}} )?+(?P<y>\d{{4}})"),
+    _way(
+        "web server",
+        rf"(?P<d>[0-3]\d)/{_MONTH}/(?P<y>\d{{4}}):{_CLOCK}(?: (?P<z>[+-]\d{{4}}))?+",
+    ),
+    _way(
+        "c library",
+        rf"{_WEEKDAY} {_MONTH} +(?P<d>\d\d?) {_CLOCK}{_PART} (?:[A-Z]{{3,4}} )?+(?P<y>\d{{4}})",
+    ),
     _way("mail", rf"{_WEEKDAY}, (?P<d>\d\d?) {_MONTH} (?P<y>\d{{4}}) {_CLOCK}{_ZONE}"),
     _way("day first", rf"(?P<d>[0-3]\d)[ -]{_MONTH}[ -](?P<y>\d{{4}}) {_CLOCK}{_PART}"),
     _way("syslog", rf"{_MONTH} +(?P<d>\d\d?) (?:(?P<y>\d{{4}}) )?+{_CLOCK}{_PART}", year=False),
-    _way("american", r"(?P<m>[01]?\d)/(?P<d>[0-3]?\d)/(?P<y>20\d\d),? "
-         r"(?P<h>[0-2]?\d):(?P<min>[0-5]\d):(?P<s>[0-5]\d)(?: (?P<half>[AP]M))?+"),
+    _way(
+        "american",
+        r"(?P<m>[01]?\d)/(?P<d>[0-3]?\d)/(?P<y>20\d\d),? "
+        r"(?P<h>[0-2]?\d):(?P<min>[0-5]\d):(?P<s>[0-5]\d)(?: (?P<half>[AP]M))?+",
+    ),
     _way("short year", rf"(?P<y2>\d\d)/(?P<m>[01]\d)/(?P<d>[0-3]\d) {_CLOCK}"),
     _way("german", rf"(?P<d>[0-3]\d)\.(?P<m>[01]\d)\.(?P<y>\d{{4}}) {_CLOCK}{_PART}"),
     _way("android", rf"(?P<m>[01]\d)[-.](?P<d>[0-3]\d) {_CLOCK}{_PART}", year=False),
     Way("klog", re.compile(rf"^[IWEFD](?P<m>[01]\d)(?P<d>[0-3]\d) {_CLOCK}{_PART}"), False),
-    _way("compact", r"(?P<y2>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d) (?P<h>[0-2]\d)(?P<min>[0-5]\d)(?P<s>[0-5]\d)"),
+    _way(
+        "compact",
+        r"(?P<y2>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d) (?P<h>[0-2]\d)(?P<min>[0-5]\d)(?P<s>[0-5]\d)",
+    ),
     _way("epoch", r"(?P<e>1\d{9})(?:(?P<ms>\d{3})|[.,](?P<f>\d{1,9}))?+"),
     _way("clock", _CLOCK + _PART, year=False),
-)  # fmt: skip
+)
 """The ones that say most come first."""
 
 
@@ -114,7 +122,7 @@ class Clock:
     def _midnight(self, field: dict[str, str | None]) -> float:
         today = self._now
         name = field.get("mon")
-        month = _MONTHS[name.lower()] if name else int(field.get("m") or today.month)
+        month = _MONTHS[name] if name else int(field.get("m") or today.month)
         year, short = field.get("y"), field.get("y2")
         made = datetime(
             int(year) if year else 2000 + int(short) if short else today.year,

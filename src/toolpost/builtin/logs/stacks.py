@@ -19,14 +19,18 @@ _FRAMES: Final = 12
 _LONGEST: Final = 300
 
 _PYTHON: Final = "Traceback (most recent call last):"
-_PYTHON_FRAME: Final = re.compile(r'\s*+[| ]*+File "(?P<file>[^"]*+)", line \d++(?:, in (?P<name>.+))?')
+_PYTHON_FRAME: Final = re.compile(
+    r'\s*+[| ]*+File "(?P<file>[^"]*+)", line \d++(?:, in (?P<name>.+))?'
+)
 _AT: Final = re.compile(r"\s++at (?P<name>\S.*)")
 _JAVA_FRAME: Final = re.compile(r"\s++at (?P<name>[\w.$/<>@-]++)\((?P<file>[^)]*+)\)")
 _JAVA_FILE: Final = re.compile(r"\.(?:java|kt|scala|groovy|clj)\b|Native Method|Unknown Source")
 _JS_FRAME: Final = re.compile(
     r"\s++at (?:(?P<name>[^()]{1,200}) \((?P<file>[^()]*+)\)|(?P<bare>\S++:\d++:\d++))\s*$"
 )
-_NET_FRAME: Final = re.compile(r"\s++at (?P<name>[\w.`<>+\[\], ]++\([^)]*+\))(?: in (?P<file>.++))?")
+_NET_FRAME: Final = re.compile(
+    r"\s++at (?P<name>[\w.`<>+\[\], ]++\([^)]*+\))(?: in (?P<file>.++))?"
+)
 _GO_START: Final = re.compile(r"(?:panic: |fatal error: |goroutine \d+ \[)")
 _GO_FRAME: Final = re.compile(r"(?P<name>[^\s(]++(?:\(\*?[\w.\[\]…]++\)[^\s(]++)*+)\(.*\)$")
 _GO_PLACE: Final = re.compile(r"\t(?P<file>\S+\.(?:go|s)):\d+")
@@ -190,7 +194,7 @@ def _named(line: str) -> tuple[str, str]:
 def _read_python(lines: list[str]) -> Trace:
     last = next((line for line in reversed(lines) if line.strip() and not line[:1].isspace()), "")
     found = _PYTHON_END.match(last.strip())
-    frames = []
+    frames: list[str] = []
     for line in lines:
         if _PYTHON in line:
             frames = []  # of several, the one that came out is at the end
@@ -206,7 +210,9 @@ def _read_python(lines: list[str]) -> Trace:
 
 def _read_go(lines: list[str]) -> Trace:
     first = lines[0]
-    error, _, said = first.partition(": ") if not first.startswith("goroutine") else ("dump", "", "")
+    error, _, said = (
+        first.partition(": ") if not first.startswith("goroutine") else ("dump", "", "")
+    )
     frames, name = [], ""
     for line in lines:
         if (place := _GO_PLACE.match(line)) is not None and name:

@@ -18,7 +18,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from toolpost import Call, FunctionTool, Given, InvalidArguments, Limits, tool
 from toolpost.builtin import given, raw
-from toolpost.builtin.logs.analysis import Analysis, Burst, Kept, Stack, bursts, example, said
+from toolpost.builtin.logs.analysis import Analysis, Burst, Kept, Stack, Tell, bursts, example, said
 from toolpost.builtin.logs.mining import REST
 from toolpost.builtin.logs.reading import LONGEST, Lines
 from toolpost.builtin.rooted import Root, reading, roots
@@ -152,7 +152,7 @@ _EXAMPLE: Final = (
     timeout=_TIMEOUT,
     isolation="process",
     limits=Limits(concurrency=4, output=1024 * 1024),
-    labels={"data": "logs"},
+    labels={"external": "true"},
     examples=[{"text": _EXAMPLE}, {"path": "app.log", "limit": 10}],
 )
 def analyze_logs(
@@ -163,9 +163,10 @@ def analyze_logs(
     *,
     logs: Given[Logs],
 ) -> LogAnalysis:
-    """Find out what a log says: its kinds of messages with counts, levels, the time it covers,
-    bursts, errors with their stack traces, what is new towards its end and what is rare.
+    """Find out what a log says: its kinds of messages, its errors, its bursts.
 
+    Tells the templates of its messages with counts and examples, levels, the time it covers,
+    bursts, errors with their stack traces grouped, what is new towards its end and what is rare.
     Works on any text log, JSON lines and access logs included, of any size. Give `text` or `path`.
 
     :param text: The log itself.
@@ -203,7 +204,7 @@ def _until(call: Call) -> float:
     return now + left * _ANSWERED_BY
 
 
-def _progress(call: Call):  # type: ignore[no-untyped-def]
+def _progress(call: Call) -> Tell:
     def tell(source: Lines) -> None:
         call.progress(source.taken, source.size, f"{source.unpacked / _MB:.0f} MB of log read")
 
@@ -268,8 +269,7 @@ def _errors(named: Sequence[Named], analysis: Analysis) -> list[ErrorGroup]:
         level, is_said = kept.level(text)
         if level in ("error", "critical") or kept.stacks:
             found.append(_error(name, text, kept, (level or "error", is_said)))
-    for stack in analysis.bare.values():
-        found.append(_bare(stack))
+    found += [_bare(stack) for stack in analysis.bare.values()]
     found.sort(key=lambda one: (one["level_is"] != "said" and not one["stacks"], -one["count"]))
     return found[:_SHOWN]
 
@@ -370,4 +370,4 @@ def _notes(analysis: Analysis, source: Lines, limit: int) -> Iterator[str]:
     if len(analysis.templates) > limit:
         yield f"{len(analysis.templates) - limit} more kinds of messages are not shown."
     if any(text == REST for text, _ in analysis.templates):
-        yield "There were too many kinds of messages to keep apart; the last ones are counted together."
+        yield "There were too many kinds of messages to keep apart: some are counted together."
