@@ -5,7 +5,7 @@ Parts import this file and nothing else of the road.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -32,10 +32,13 @@ Arguments are replaced, never changed in place: those of a replaced call are che
 
 class Sure(msgspec.Struct):
     """What makes a look of a check needless: native code, once there is any, that says of arguments
-    both that they fit the tool's schema and that the check has nothing to say of them.
+    both that they fit the tool's schema and that the check has nothing to say of them. It holds
+    as long as there are so many ``values`` as it was made with.
     """
 
     fits: Callable[[Any], bool] | None = None
+    values: Sized = ()
+    count: int = 0
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -77,7 +77,11 @@ def _looking(  # noqa: C901 - every call goes through here: in one piece, for th
         try:
             if call.arguments is not call.admitted:
                 try:
-                    certain = sure.fits is not None and sure.fits(call.arguments)
+                    certain = (
+                        sure.fits is not None
+                        and len(sure.values) == sure.count
+                        and sure.fits(call.arguments)
+                    )
                     fit = certain or fits(call.arguments)
                 except ValueError:  # not JSON: said by whoever looks closer
                     fit = certain = False

@@ -201,7 +201,9 @@ def test_any_text_is_a_time_or_a_clear_error(text: str) -> None:
 
 @hypothesis_given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), st.data())
 def test_a_local_time_comes_back_as_it_was_or_with_a_note(when: datetime, data: Any) -> None:
-    zone = zone_of(data.draw(st.sampled_from(sorted(available_timezones() - {"Factory", "localtime"}))), "z")
+    zone = zone_of(
+        data.draw(st.sampled_from(sorted(available_timezones() - {"Factory", "localtime"}))), "z"
+    )
     told, notes = moment(when.isoformat(), zone, "time")
     again = told.astimezone(UTC).astimezone(zone)
     assert again.replace(tzinfo=None) == when or notes

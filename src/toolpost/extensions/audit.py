@@ -40,7 +40,6 @@ _STRUCTURED: Final = 262_144
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _MOST_SHAPES: Final = 1024
-_LARGE: Final = 512
 _encode = msgspec.json.Encoder().encode
 _NOT_JSON: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -130,8 +129,7 @@ class Audit:
         """Taken down when the call is over: on the way there is time for little."""
         scribe = self._scribe
         append, pending = scribe.pending.append, scribe.pending
-        packer, buffer, large = msgspec.msgpack.Encoder(), bytearray(), False
-        pack, pack_into = packer.encode, packer.encode_into
+        pack = msgspec.msgpack.Encoder().encode
         shape: Shape | None = None
         trail: Sequence[str] = ()
         caller: Caller | None = None
@@ -139,16 +137,10 @@ class Audit:
 
         def before(call: Call) -> Sent:
             """Now: a tool may change what it was given. What nobody vouches for is searched."""
-            nonlocal large
             if shape is None or not shape.clean:
                 return _snapshot(call.arguments)
             try:
-                if not large:
-                    packed = pack(call.arguments)
-                    large = len(packed) > _LARGE
-                    return packed
-                pack_into(call.arguments, buffer)  # which is there, and need not grow
-                return bytes(buffer)
+                return pack(call.arguments)
             except _NOT_JSON:
                 return _snapshot(call.arguments)
 

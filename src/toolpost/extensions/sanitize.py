@@ -287,18 +287,17 @@ class _Often:
         self._looks += 1
         if self._looks >= _OFTEN and self._tries:
             self._looks, self._tries = 0, self._tries - 1
-            self.sure.fits = self._both() if self._tries else None
+            self.sure.fits = None
+            if self._tries:
+                self._make_sure()
 
-    def _both(self) -> Callable[[Any], bool] | None:
+    def _make_sure(self) -> None:
         self._others.add(self)
         values, now = known.values, tuple(known.values)
         if len(self._others) > _MOST_OFTEN or len(now) > _MOST_KNOWN:
-            return None
-        schema, count = Schema(self._spec.input_schema, coerce=self._spec.coerce), len(now)
-        fits = schema.without(suspicious(now))
-        if fits is None:
-            return None
-        return lambda arguments: len(values) == count and fits(arguments)
+            return
+        schema, sure = Schema(self._spec.input_schema, coerce=self._spec.coerce), self.sure
+        sure.values, sure.count, sure.fits = values, len(now), schema.without(suspicious(now))
 
 
 class _Place(msgspec.Struct, frozen=True):
