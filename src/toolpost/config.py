@@ -36,7 +36,6 @@ GUARDS: Final = (
 )
 """The default chain, outermost first: who may comes before what is allowed, waiting for a person
 before a slot, and a retry takes a fresh slot each time."""
-_LISTS: Final = (("observers", "guards", GUARDS), ("guards", "observers", OBSERVERS))
 """A list, the other one, and those of ours that belong there."""
 GIVEN: Final = "the given settings"
 """The origin of what a program says itself, in a dict."""

@@ -219,6 +219,14 @@ BY_CODE: Final[Mapping[str, type[CallError]]] = {
     error.code: error for error in CallError.__subclasses__()
 }
 """For who has only the code of an error, from another process or from a result."""
+SAYABLE: Final[Mapping[str, type[CallError]]] = {
+    error.code: error
+    for error in (
+        Conflict, InvalidArguments, RateLimited, ResourceLimit, TimedOut, ToolFailed, ToolNotFound,
+        Unauthorized, Unavailable,
+    )
+}  # fmt: skip
+"""What a program or a service can mean by its status; the other codes are the road's."""
 
 
 class SetupError(ToolpostError):

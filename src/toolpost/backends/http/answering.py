@@ -13,11 +13,12 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
 
-from toolpost.backends.http.binding import ERRORS, Endpoint, Status
+from toolpost.backends.http.binding import Endpoint, Status
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.document import parse
 from toolpost.errors import (
+    SAYABLE,
     CallError,
     Conflict,
     InvalidArguments,
@@ -105,7 +106,7 @@ async def _error(answer: Answer, meaning: Status | None) -> CallError:
         )  # fmt: skip
     if meaning.message is not None and words:
         details["said"] = words
-    own = ERRORS[meaning.error]
+    own = SAYABLE[meaning.error]
     return own(
         said if meaning.message is None else meaning.message,
         retryable=meaning.retryable,

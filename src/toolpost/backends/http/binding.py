@@ -23,34 +23,12 @@ from toolpost.backends.http.template import (
     pieces_of,
     refuse,
 )
-from toolpost.errors import (
-    CallError,
-    ConfigError,
-    Conflict,
-    InvalidArguments,
-    InvalidSpec,
-    Outcome,
-    RateLimited,
-    ResourceLimit,
-    TimedOut,
-    ToolFailed,
-    ToolNotFound,
-    Unauthorized,
-    Unavailable,
-)
+from toolpost.errors import SAYABLE, ConfigError, InvalidSpec, Outcome, ToolFailed
 from toolpost.net.destination import Granted, Refused
 from toolpost.net.url import Url, url_from
 from toolpost.options import Options, options_from
 from toolpost.spec import ToolSpec, nearest, short
 
-ERRORS: Final[Mapping[str, type[CallError]]] = {
-    kind.code: kind
-    for kind in (
-        Conflict, InvalidArguments, RateLimited, ResourceLimit, TimedOut, ToolFailed, ToolNotFound,
-        Unauthorized, Unavailable,
-    )
-}  # fmt: skip
-"""What a status can mean; the other codes are the road's."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPE: Final = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(?:\s*;\s*[\w-]+=[\w.+-]+)*", re.ASCII)
@@ -448,8 +426,8 @@ def _meaning(key: str, written: str | Status) -> Status:
             f'{short(key)!r} is no status: write "404", or "4xx" for all of them', "errors", key
         )
     meaning = Status(error=written) if isinstance(written, str) else written
-    if meaning.error not in ERRORS:
-        hint = nearest(meaning.error, ERRORS) or f"; use one of {', '.join(sorted(ERRORS))}"
+    if meaning.error not in SAYABLE:
+        hint = nearest(meaning.error, SAYABLE) or f"; use one of {', '.join(sorted(SAYABLE))}"
         _refuse(f"an answer cannot mean {short(meaning.error)!r}{hint}", "errors", key)
     return meaning
 

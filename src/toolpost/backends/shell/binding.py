@@ -21,32 +21,10 @@ from toolpost.backends.shell.template import (
     template_from,
     word_from,
 )
-from toolpost.errors import (
-    CallError,
-    ConfigError,
-    Conflict,
-    InvalidArguments,
-    InvalidSpec,
-    Outcome,
-    RateLimited,
-    ResourceLimit,
-    TimedOut,
-    ToolFailed,
-    ToolNotFound,
-    Unauthorized,
-    Unavailable,
-)
+from toolpost.errors import SAYABLE, ConfigError, InvalidSpec, Outcome, ToolFailed
 from toolpost.options import Options, options_from
 from toolpost.spec import ToolSpec, nearest, short
 
-ERRORS: Final[Mapping[str, type[CallError]]] = {
-    kind.code: kind
-    for kind in (
-        Conflict, InvalidArguments, RateLimited, ResourceLimit, TimedOut, ToolFailed, ToolNotFound,
-        Unauthorized, Unavailable,
-    )
-}  # fmt: skip
-"""What a program can say with an exit status; the other codes are the road's."""
 _VARIABLE: Final = re.compile(r"(?!LD_)[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -159,8 +137,8 @@ def _status(key: str) -> int:
 
 
 def _ending(key: str, ending: ExitCode) -> ExitCode:
-    if ending.error not in ERRORS:
-        hint = nearest(ending.error, ERRORS) or f"; use one of {', '.join(sorted(ERRORS))}"
+    if ending.error not in SAYABLE:
+        hint = nearest(ending.error, SAYABLE) or f"; use one of {', '.join(sorted(SAYABLE))}"
         message = f"a program cannot end with {short(ending.error)!r}{hint}"
         _refuse(message, "exit_codes", key, "error")
     return ending

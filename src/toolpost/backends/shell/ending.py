@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from toolpost.backends.shell.binding import ERRORS, Command, ExitCode
+from toolpost.backends.shell.binding import Command, ExitCode
 from toolpost.backends.shell.hearing import Heard
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.document import parse
 from toolpost.errors import (
+    SAYABLE,
     CallError,
     InvalidOutput,
     OutputTooLarge,
@@ -65,7 +66,7 @@ def _raise_if_failed(command: Command, heard: Heard, ending: Exit) -> None:
 
 
 def _error(status: int, meaning: ExitCode, words: str) -> CallError:
-    kind = ERRORS[meaning.error]
+    kind = SAYABLE[meaning.error]
     said = f"The program ended with exit status {status}" + (f": {words}" if words else ".")
     return kind(
         said if meaning.message is None else meaning.message,

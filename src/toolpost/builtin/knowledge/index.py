@@ -17,7 +17,6 @@ from toolpost.builtin.knowledge.splitting import Document
 from toolpost.errors import ToolFailed, Unavailable
 
 _PATIENCE: Final = 10.0
-_VERSION: Final = 1
 _WORD: Final = re.compile(r"[^\W_]+")
 _MOST_WORDS: Final = 24
 _LONGEST_WORD: Final = 64
