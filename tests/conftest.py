@@ -19,6 +19,8 @@ from toolpost import known, process
 # how long an example takes says more about the machine, and about being measured, than about us
 settings.register_profile("without a clock", settings(deadline=None))
 settings.load_profile("without a clock")
+# what decides whether a change lands says the same of the same change; other runs look further
+settings.register_profile("the same again", settings(deadline=None, derandomize=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--covered", type=float, help="with --cov: of the core's lines and branches, so many %%"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-skips"):
+        settings.load_profile("the same again")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -358,6 +358,13 @@ def test_any_bytes_make_a_page(body: bytes, label: str | None) -> None:
         markdown_of(parts).encode()
 
 
+def test_a_link_that_is_no_address_leads_nowhere() -> None:
+    body = b'<base href="//["><a href="//[">a</a><a href="http://[::1">b</a><a href="c">c</a>'
+    parts = Page(body, url="https://a.example/b", label=None).parts(None, main_only=False)
+    assert links_of(parts) == [{"text": "c", "url": "https://a.example/c"}]
+    assert markdown_of(parts) == "ab[c](https://a.example/c)"
+
+
 @settings(max_examples=150)
 @given(st.text(max_size=60))
 def test_any_text_is_a_selector_or_a_clear_error(selector: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Final, TypedDict
+from urllib.parse import urljoin
 
 import turbohtml
 from turbohtml.detect import detect
@@ -46,7 +47,8 @@ class Page:
         self._document = _parsed(body, label)
         self.title = _title(self._document)
         self._document.remove(_UNSEEN)
-        self._document.resolve_links(self._document.base_url(url))
+        base = self._document.base_url(url)
+        self._document.rewrite_links(lambda link: _absolute(base, link))
 
     def parts(self, selector: str | None, *, main_only: bool) -> list[Node]:
         """What of the page is wanted: all, its main part, or what a selector finds."""
@@ -125,6 +127,14 @@ def _parsed(body: bytes, label: str | None) -> turbohtml.Document:
         return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)
     except LookupError:
         return turbohtml.parse(body, detect_encoding=True, positions=False)
+
+
+def _absolute(base: str, link: str) -> str:
+    """Where a link leads; one that is no address leads nowhere."""
+    try:
+        return urljoin(base, link)
+    except ValueError:
+        return "about:invalid"
 
 
 def _title(document: turbohtml.Document) -> str:
