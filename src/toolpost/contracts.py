@@ -90,13 +90,16 @@ class Watch(msgspec.Struct, frozen=True):
 
 class Gate(Protocol):
     """So many calls at a time: who finds fewer ``running`` than ``most`` may add himself to them,
-    and ``leave`` when the call is over.
+    and when the call is over takes himself out, or has one of those ``waiting`` step in: ``hand_on``.
     """
 
     running: int
     most: int
 
-    def leave(self) -> None: ...
+    @property
+    def waiting(self) -> Sized: ...
+
+    def hand_on(self) -> None: ...
 
 
 class Behind(msgspec.Struct, frozen=True):
@@ -230,6 +233,19 @@ class Tells(Protocol):
     def tells(self, result: Result) -> Result: ...
 
 
+@runtime_checkable
+class Keeps(Protocol):
+    """An extension may also keep what is large of a result, of which ``call.about.size`` tells: it
+    returns the result as the caller gets it.
+    """
+
+    async def keeps(self, call: Call, result: Result) -> Result: ...
+
+
+LAST: tuple[type, type] = (Tells, Keeps)
+"""What has its say when every ring has had its own."""
+
+
 class Handle(Protocol):
     """One tool, ready to run: returns plain JSON data or ``Output``, or raises."""
 
@@ -280,6 +296,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     schema: Mapping[str, Any] | None = None
     url: str | None = None
+    name: str | None = None
+    """What whoever asks calls it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -289,6 +307,7 @@ class Answer(msgspec.Struct, frozen=True):
     content: dict[str, Any] | None = None
 
 
+@runtime_checkable
 class Elicits(Protocol):
     """Puts the question of a running tool to who called it: ``provide={Elicits: ask}``."""
 

@@ -129,7 +129,7 @@ class Audit:
         """Taken down when the call is over: on the way there is time for little."""
         scribe = self._scribe
         append, pending = scribe.pending.append, scribe.pending
-        pack = msgspec.msgpack.Encoder().encode
+        pack, packed = msgspec.msgpack.Encoder().encode_into, bytearray()
         shape: Shape | None = None
         trail: Sequence[str] = ()
         caller: Caller | None = None
@@ -140,9 +140,10 @@ class Audit:
             if shape is None or not shape.clean:
                 return _snapshot(call.arguments)
             try:
-                return pack(call.arguments)
+                pack(call.arguments, packed)  # where there is room: a new one grows bit by bit
             except _NOT_JSON:
                 return _snapshot(call.arguments)
+            return bytes(packed)
 
         def after(call: Call, result: Result | None, sent: Sent) -> Awaitable[None] | None:
             nonlocal shape, trail, caller, session

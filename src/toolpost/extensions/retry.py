@@ -208,7 +208,10 @@ def _through(
         try:
             result = await within(call)
         finally:
-            gate.leave()
+            if gate.waiting:
+                gate.hand_on()
+            else:
+                gate.running -= 1
         if result.error is None:
             if breaker.failures:
                 breaker.succeeded()
