@@ -8,7 +8,7 @@ MEASURE := $(if $(filter-out --no-skips,$(TESTS)),,--cov --cov-report= --covered
 .PHONY: run test lint bench docs clean
 
 run: .venv/.ready
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/toolpost --config examples/gateway/toolpost.toml serve
 
 test: .venv/.ready .venv/servers/.ready
 	@.ci/system-packages

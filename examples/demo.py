@@ -1,4 +1,5 @@
-"""A guided tour: a few calls that show what toolpost does with a tool. Run it with ``make run``."""
+"""A guided tour: a few calls that show what toolpost does with a tool. Run it with
+``.venv/bin/python examples/demo.py``."""
 
 from __future__ import annotations
 

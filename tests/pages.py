@@ -6,7 +6,8 @@
     ```yaml, toml, json   are files
 
 An HTML comment above a block says more: `<!-- file: tools.yaml -->` saves it under that name,
-`<!-- exit: 3 -->` expects that exit status, `<!-- not run: reason -->` is for what cannot be run
+`<!-- exit: 3 -->` expects that exit status, `<!-- needs: chromium -->` skips the rest of the page
+where there is no such program, `<!-- not run: reason -->` is for what cannot be run
 inside a test and must give its reason.
 """
 
@@ -14,10 +15,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from toolpost.document import parse
 
@@ -55,6 +59,8 @@ def blocks(page: Path) -> list[Block]:
 def run(block: Block, folder: Path) -> None:
     if block.notes.get("not run"):
         return
+    if (program := block.notes.get("needs")) and shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed; as root, .ci/system-packages installs it")
     if name := block.notes.get("file"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(block.body, encoding="utf-8")

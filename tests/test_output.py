@@ -21,6 +21,7 @@ from toolpost import (
     ToolSpec,
 )
 from toolpost.output import finisher
+from toolpost.result import Metadata
 
 SCHEMAS = [
     None,
@@ -34,7 +35,7 @@ SCHEMAS = [
 
 def finish(value: Any, schema: Any = None, *, most: int = 1000) -> Any:
     spec = ToolSpec(name="a", description="d", output_schema=schema, limits=Limits(output=most))
-    return finisher(spec)(value)
+    return finisher(spec)(value, Metadata())
 
 
 @settings(deadline=None)

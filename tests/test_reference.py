@@ -19,9 +19,15 @@ from toolpost.backends.mcp.source import _Options as McpSourceOptions
 from toolpost.backends.python.backend import Binding, PythonOptions
 from toolpost.backends.shell.backend import ShellOptions
 from toolpost.backends.shell.binding import ExitCode, ShellBinding
+from toolpost.builtin.browser import Settings as BrowserSettings
 from toolpost.builtin.clock import Settings as ClockSettings
+from toolpost.builtin.commands import Settings as CommandSettings
+from toolpost.builtin.commands.rules import Form, Program
 from toolpost.builtin.files import Settings as FilesSettings
-from toolpost.config import SandboxSettings, Settings
+from toolpost.config import JobSettings, SandboxSettings, Settings
+from toolpost.gateway.identity import AuthSettings, IssuerSettings
+from toolpost.gateway.mcp.settings import McpSettings
+from toolpost.gateway.settings import GatewaySettings
 from toolpost.plugins import BUILT_IN
 from toolpost.sources import entrypoints, files, modules
 from toolpost.sources.builtin import BuiltinOptions
@@ -61,6 +67,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         return "required"
     else:
         value = field.default
+    if isinstance(value, AuthSettings | McpSettings):
+        return "see below"
     if isinstance(value, Limits | Permissions | Response):
         value = {}
     return f"`{json.dumps(msgspec.to_builtins(value))}`"
@@ -88,8 +96,13 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("config.md", "### shell", ShellOptions),
         ("config.md", "# Config", Settings),
         ("config.md", "## Sandbox", SandboxSettings),
+        ("config.md", "## Jobs", JobSettings),
         ("config.md", "### files", files._Options),
         ("config.md", "### builtin", BuiltinOptions),
+        ("config.md", "### builtin commands", CommandSettings),
+        ("config.md", "#### rules of builtin commands", Program),
+        ("config.md", "#### forms of builtin commands", Form),
+        ("config.md", "### builtin browser", BrowserSettings),
         ("config.md", "### builtin files", FilesSettings),
         ("config.md", "### builtin time", ClockSettings),
         ("config.md", "### modules", modules._Options),
@@ -101,6 +114,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("config.md", "### memory", MemoryOptions),
         ("config.md", "### sqlite", SqliteOptions),
         ("config.md", "### postgres", PostgresOptions),
+        ("config.md", "## Gateway", GatewaySettings),
+        ("config.md", "## gateway.auth", AuthSettings),
+        ("config.md", "### gateway.auth.issuers.NAME", IssuerSettings),
     ],
 )
 def test_a_table_has_every_field_with_its_default(

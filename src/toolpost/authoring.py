@@ -175,6 +175,7 @@ class Tool:
         return ()
 
     async def health(self) -> Health:
+        """Whether it can do its work; what it needs to know for that, a secret, is injected."""
         return Health(True)
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who asks. ``user`` is the person, ``agent`` the program that acts for them.
 
     ``owner`` is true for whoever runs the process itself, where no identity is configured.
+    ``tools`` are patterns of the only tools that there are for this caller; without it, all are.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
     agent: str | None = None
     roles: frozenset[str] = frozenset()
     owner: bool = False
+    tools: tuple[str, ...] | None = None
 
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -30,6 +30,7 @@ from toolpost.contracts import (
     Watch,
 )
 from toolpost.errors import ConfigError, SetupError, Unavailable
+from toolpost.patterns import choosing
 from toolpost.result import Result
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
@@ -137,8 +138,11 @@ def hidden(spec: ToolSpec, walk: Walk, judges: Sequence[Sees], unknown: Walk) ->
     return step
 
 
-def may_know(caller: Caller, spec: ToolSpec, judges: Iterable[Sees]) -> bool:
+def may_know(caller: Caller, spec: ToolSpec, judges: Iterable[Sees] = ()) -> bool:
+    """Whether a tool is there for a caller: one of the caller's own tools, and hidden by nobody."""
     try:
+        if caller.tools is not None and not choosing(caller.tools)(spec):
+            return False
         for judge in judges:  # noqa: SIM110 - all() costs three times as much, on every call
             if not judge.sees(caller, spec):
                 return False

@@ -22,8 +22,10 @@ from toolpost.spec import explained, nearest, short
 
 FILE_NAME = "toolpost.toml"
 PREFIX = "TOOLPOST_"
+_NO_SETTINGS = ("TOOLPOST_API_KEY", "TOOLPOST_CONFIG")
 OBSERVERS: Final = ("trace", "log", "metrics", "audit")
 GUARDS: Final = (
+    "artifacts",
     "access",
     "sanitize",
     "policy",
@@ -35,7 +37,8 @@ GUARDS: Final = (
     "slots",
 )
 """The default chain, outermost first: who may comes before what is allowed, waiting for a person
-before a slot, and a retry takes a fresh slot each time."""
+before a slot, a retry takes a fresh slot each time, and what is kept of a large output is what the
+others have left in it."""
 """A list, the other one, and those of ours that belong there."""
 GIVEN: Final = "the given settings"
 """The origin of what a program says itself, in a dict."""
@@ -46,6 +49,22 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """``[sandbox]``. ``lower``: in permissive mode, one level of isolation less will do."""
 
     lower: bool = False
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[jobs]``. ``ttl``: seconds that a job which has ended is kept, with its result; ``running``:
+    how many run at once in a process; ``most``: how many of one caller may be open.
+    """
+
+    ttl: float = 86_400.0
+    running: int = 16
+    most: int = 1000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ttl <= 365 * 86_400:
+            raise ValueError("ttl is a number of seconds, up to a year")
+        if self.running < 1 or self.most < 1:
+            raise ValueError("running and most are at least 1")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     extensions: dict[str, dict[str, Any]] = {}
     backends: dict[str, dict[str, Any]] = {}
     sandbox: SandboxSettings = SandboxSettings()
+    jobs: JobSettings = JobSettings()
+    gateway: dict[str, Any] = {}
     store: dict[str, Any] = msgspec.field(default_factory=lambda: {"kind": "sqlite"})
     state: str = ".toolpost"
     mode: Mode = "standard"
@@ -178,7 +199,7 @@ def _leaves(value: Any, at: Place = ()) -> Iterator[Place]:
 def _overlaid(data: dict[str, Any], origins: dict[str, str]) -> dict[str, Any]:
     """The data with what the environment says put on top."""
     for name, text in variables(PREFIX).items():
-        if name == "TOOLPOST_CONFIG":
+        if name in _NO_SETTINGS:
             continue
         path = name.removeprefix(PREFIX).lower().split("__")
         table = data = {**data}

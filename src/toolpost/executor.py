@@ -20,7 +20,7 @@ from typing import Any, Self
 from toolpost import chain
 from toolpost.bound import Bound, closed
 from toolpost.call import NOTHING, OWNER, Call, Caller, Progress, new_call_id
-from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services, Tells
+from toolpost.contracts import LAST, Backend, Closes, Extension, Health, Ring, Sees, Services
 from toolpost.environ import remembered, secret
 from toolpost.errors import CallError, InvalidArguments, ToolNotFound, Unavailable
 from toolpost.given import Misgiven, as_arguments, as_asked, as_deadline, as_name
@@ -55,7 +55,7 @@ class Executor:
         self.backends = Backends(backends or {}, services)
         self.strays: set[asyncio.Task[Any]] = set()
         self._judges = [e for e in (*self.observers, *self.guards) if isinstance(e, Sees)]
-        self._tells = [e for e in (*self.observers, *self.guards) if isinstance(e, Tells)]
+        self._last = [e for e in (*self.observers, *self.guards) if isinstance(e, LAST)]
         self._bound: dict[str, Bound] = {}
         self._leaving: set[Bound] = set()
         self._unknown, walk = Bound(_UNKNOWN), refusing(self._not_found)
@@ -77,6 +77,7 @@ class Executor:
         key: str | None = None,
         grant: str | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        call_id: str | None = None,
     ) -> Result:
         """Run one tool. Whatever goes wrong is in the result; only a cancellation is raised."""
         started = monotonic()
@@ -86,11 +87,12 @@ class Executor:
             bound = self.bound(name := as_name(name))
         if caller is not OWNER or session_id is not None or key is not None:
             caller, session_id, key = as_asked(caller, session_id, key)
-            bound = self._unknown if type(caller) is Misgiven else bound
+            if caller.tools is not None and not chain.may_know(caller, bound.spec):
+                bound = self._unknown
         call = Call(
             name, bound.spec,
             arguments.copy() if type(arguments) is dict else as_arguments(arguments),
-            caller, call_id := new_call_id(), Metadata(call_id), session_id,
+            caller, call_id := call_id or new_call_id(), Metadata(call_id), session_id,
             None if timeout is None else as_deadline(started, timeout),
             working_dir, dry_run,
             phase and (phase if bound.spec.context_aware else None),
@@ -105,8 +107,8 @@ class Executor:
                 bound.release()
         if not result.metadata.duration_ms:  # a ring has made it
             result.metadata.duration_ms = (monotonic() - started) * 1000
-        if self._tells and (result.error is not None or call.warnings):
-            return last_words(call, result, self._tells)
+        if self._last and (result.error is not None or call.warnings or call.about.size):
+            return await last_words(call, result, self._last)
         return result
 
     async def rewalk(
@@ -130,7 +132,8 @@ class Executor:
     def list(self, caller: Caller = OWNER) -> tuple[ToolSpec, ...]:
         """The tools that this caller may know of."""
         specs, judges = self.registry.list(), self._judges
-        return tuple(s for s in specs if chain.may_know(caller, s, judges)) if judges else specs
+        every = not judges and caller.tools is None
+        return specs if every else tuple(s for s in specs if chain.may_know(caller, s, judges))
 
     def bound(self, name: str) -> Bound:
         """The tool as it would be called now: its rings in order, its handle."""

@@ -41,7 +41,9 @@ class Unreadable:
 
 
 class Misgiven(Caller, frozen=True):
-    """Stands for who asked where that, the session or the key is not what it has to be."""
+    """Stands for who asked where that, the session or the key is not what it has to be: there are
+    no tools for it.
+    """
 
     fault: str = ""
 
@@ -64,7 +66,7 @@ def as_asked(caller: Any, session_id: Any, key: Any) -> Asked:
 
 
 def _misgiven(fault: str) -> Misgiven:
-    return Misgiven("(misgiven)", fault=f"The call cannot be made: {fault}.")
+    return Misgiven("(misgiven)", tools=(), fault=f"The call cannot be made: {fault}.")
 
 
 def _fault_of(caller: Any) -> str | None:
@@ -75,6 +77,10 @@ def _fault_of(caller: Any) -> str | None:
         return "owner of a Caller is true or false"
     if not isinstance(who["roles"], frozenset) or not all(map(_is_name, who["roles"])):
         return "roles of a Caller are a frozenset of texts"
+    if (tools := who["tools"]) is not None and not (
+        isinstance(tools, tuple) and all(map(_is_name, tools))
+    ):
+        return "tools of a Caller are a tuple of texts"
     if not all(name is None or _is_name(name) for name in (who["user"], who["agent"])):
         return "user and agent of a Caller are texts"
     return None if _is_name(who["id"]) else "id of a Caller is a text"

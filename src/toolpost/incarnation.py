@@ -23,11 +23,13 @@ def mine() -> str:
 
 def ended(life: str) -> bool:
     """True if that process has surely ended; of one that cannot be seen from here nobody knows."""
-    place, _, rest = life.rpartition("/")
-    pid, _, start = rest.partition("-")
-    if not _VISIBLE or place != _place() or not pid.isdigit():
-        return False
-    return _started(int(pid)) != start
+    pid, _, start = life.rpartition("/")[2].partition("-")
+    return seen(life) and pid.isdigit() and _started(int(pid)) != start
+
+
+def seen(life: str) -> bool:
+    """Whether processes of its boot and its namespace can be seen from here."""
+    return _VISIBLE and life.rpartition("/")[0] == _place()
 
 
 @lru_cache(1)

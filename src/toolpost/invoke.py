@@ -82,7 +82,7 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
             if type(value) is scalar and (scalar is not int or -WIDE < value < WIDE):
                 output = value
             else:
-                output, parts = finish(value)
+                output, parts = finish(value, call.about)
             now = monotonic()
             if now - began > seconds:
                 raise timed_out(seconds, effects="done")

@@ -23,7 +23,7 @@ def options_from(given: Mapping[str, Any], kind: type[T], owner: str) -> T:
     known = kind.__struct_fields__
     for key in given:
         if key not in known:
-            hint = nearest(key, known) or f"; it takes {', '.join(known)}"
+            hint = nearest(key, known) or f"; it takes {', '.join(known) or 'none'}"
             raise ConfigError(f"{owner} has no setting {short(key)!r}{hint}", at=(key,))
     try:
         return msgspec.convert(given, kind)

@@ -9,29 +9,33 @@ import msgspec
 
 from toolpost.errors import InvalidOutput, OutputTooLarge
 from toolpost.plain import MAX_LEVELS
-from toolpost.result import PARTS, Output, Part
+from toolpost.result import PARTS, Metadata, Output, Part
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
 
-Finish = Callable[[Any], tuple[Any, tuple[Part, ...]]]
+Finish = Callable[[Any, Metadata], tuple[Any, tuple[Part, ...]]]
 _SMALL = frozenset((float, bool, type(None)))
 WIDE = 2**63
 """Integers beyond it may have any length."""
+LARGE = 16 * 1024
+"""Bytes from which on somebody may want to know of an output's size."""
 _encode = msgspec.json.Encoder().encode
 
 
 def finisher(spec: ToolSpec) -> Finish:
-    """A function that turns what the backend returned into output and parts, or refuses it."""
+    """A function that turns what the backend returned into output and parts, or refuses it; what
+    is large is noted.
+    """
     check = Schema(True if spec.output_schema is None else spec.output_schema).check
     most = spec.limits.output
 
-    def finish(value: Any) -> tuple[Any, tuple[Part, ...]]:
+    def finish(value: Any, about: Metadata) -> tuple[Any, tuple[Part, ...]]:
         parts: tuple[Part, ...] = ()
         if type(value) is Output:
             value, parts = value.value, tuple(value.parts)
-            _weigh_parts(parts, most)
-        if not _is_small(value):
-            _weigh(value, most)
+            about.size = _weigh_parts(parts, most)
+        if not _is_small(value) and (size := _weigh(value, most)) > LARGE:
+            about.size += size
         # a tool that gives only parts has no data to hold against the schema
         if value is not None or not parts:
             try:
@@ -64,18 +68,20 @@ def _is_small(value: Any) -> bool:
     return -WIDE < value < WIDE if kind is int else kind in _SMALL
 
 
-def _weigh(value: Any, most: int) -> None:
+def _weigh(value: Any, most: int) -> int:
     if type(value) is str and value.isascii() and len(value) * 6 <= most:
-        return  # at worst every character is written as \\u0000
+        return len(value)  # at worst every character is written as \\u0000
     if (size := _size(value)) > most:
         raise _too_large(size, most)
+    return size
 
 
-def _weigh_parts(parts: tuple[Part, ...], most: int) -> None:
+def _weigh_parts(parts: tuple[Part, ...], most: int) -> int:
     if not all(isinstance(part, PARTS) for part in parts):
         raise InvalidOutput("The tool returned a part of an unknown kind. Use another tool.")
     if (size := _size(parts)) > most:
         raise _too_large(size, most)
+    return size if size > LARGE else 0
 
 
 def _size(value: Any) -> int:

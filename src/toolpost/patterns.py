@@ -1,8 +1,8 @@
 """Texts that stand for many: which tools a pattern means, and globs over any text.
 
-Above: whoever names tools in a config (access, rules). Below: the spec. A pattern is a tool's name
-with ``*``, ``?`` and ``[…]`` in it, or ``tag:``, ``category:``, ``kind:``, ``label:`` and a glob
-(``label:vendor=acme``). What the tools are chosen for is not known here.
+Above: whoever names tools: a config (access, rules), a caller. Below: the spec. A pattern is a
+tool's name with ``*``, ``?`` and ``[…]`` in it, or ``tag:``, ``category:``, ``kind:``, ``label:``
+and a glob (``label:vendor=acme``). What the tools are chosen for is not known here.
 
 A glob takes time in proportion to the text: its stars are never tried again (``fnmatch`` writes
 them as atomic groups), so that a hostile text cannot make one expensive.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
+from functools import lru_cache
 
 from toolpost.errors import ConfigError
 from toolpost.spec import ToolSpec, nearest, short
@@ -35,6 +36,15 @@ def selector(patterns: Iterable[str]) -> Callable[[ToolSpec], bool]:
     """Whether a tool is meant by any of the patterns; a ``ConfigError`` for what is no pattern."""
     tests = [_selecting(pattern) for pattern in patterns]
     return lambda spec: any(test(spec) for test in tests)
+
+
+@lru_cache(1024)
+def choosing(patterns: tuple[str, ...]) -> Callable[[ToolSpec], bool]:
+    """The same, kept for the next call; patterns that are none choose nothing."""
+    try:
+        return selector(patterns)
+    except ConfigError:
+        return lambda spec: False
 
 
 def _selecting(pattern: str) -> Callable[[ToolSpec], bool]:

@@ -40,6 +40,7 @@ BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("extensions", "audit"): "toolpost.extensions.audit:Audit",
         ("extensions", "access"): "toolpost.extensions.access:Access",
         ("extensions", "approval"): "toolpost.extensions.approval:Approval",
+        ("extensions", "artifacts"): "toolpost.extensions.artifacts:Artifacts",
         ("extensions", "cache"): "toolpost.extensions.cache:Cache",
         ("extensions", "once"): "toolpost.extensions.once:Once",
         ("extensions", "policy"): "toolpost.extensions.policy:Policy",

@@ -96,6 +96,17 @@ class Approved(msgspec.Struct, frozen=True, gc=False):
     by: tuple[str, ...]
 
 
+class Artifact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What is kept of a result because it was too large to be handed over whole."""
+
+    handle: str
+    size: int
+    """Its bytes."""
+    mime: str
+    expires: float
+    """When it will be gone."""
+
+
 Way = tuple[Sequence[str] | None, Sequence[str]]
 NOWHERE: Final[Way] = None, ()
 
@@ -115,6 +126,10 @@ class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
     approved: Approved | None = None
     waited_ms: float = 0.0
     """Of the duration: how long it waited for a person, for a slot or for its next attempt."""
+    size: int = 0
+    """Of an output that is large: about how many bytes it has."""
+    artifacts: tuple[Artifact, ...] = ()
+    """What is kept of it, and can be read piece by piece."""
 
     # Most calls have nothing to say, and go where those before them went: their trails are tuples
     # that are there already. A list is made when there is something else to put into it.

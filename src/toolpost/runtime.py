@@ -53,6 +53,7 @@ from toolpost.stores.lazy import LazyStore
 
 if TYPE_CHECKING:  # rings are loaded by their names
     from toolpost.extensions.approval import Approval, Ask
+    from toolpost.extensions.artifacts import Artifacts
     from toolpost.extensions.audit import Audit
     from toolpost.extensions.log import Log
     from toolpost.extensions.metrics import Metrics
@@ -144,6 +145,10 @@ class Runtime:
 
     @overload
     def extension(self, name: Literal["approval"]) -> Approval: ...
+    @overload
+    def extension(self, name: Literal["artifacts"]) -> Artifacts: ...
+    @overload
+    def extension(self, name: Literal["audit"]) -> Audit: ...
     @overload
     def extension(self, name: Literal["log"]) -> Log: ...
     @overload
@@ -309,9 +314,10 @@ class Runtime:
         """What people decide goes on record; and the way to reach them that a program has."""
         rings = {one.name: one for one in self._extensions}
         keep = getattr(rings.get("audit"), "keep", None)
-        record = getattr(rings.get("approval"), "record", None)
-        if keep is not None and record is not None:
-            record(keep)
+        for name in ("approval", "artifacts"):
+            record = getattr(rings.get(name), "record", None)
+            if keep is not None and record is not None:
+                record(keep)
         if ask is not None:
             self.extension("approval").reach(ask)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Check, Ring, Sure, Tells, Walk, Watch
+from toolpost.contracts import Check, Extension, Keeps, Ring, Sure, Tells, Walk, Watch
 from toolpost.errors import CallError
 from toolpost.result import NOWHERE, Metadata, Result, failure
 from toolpost.schema import Schema
@@ -289,10 +289,14 @@ def watched(ring: Ring, inner: Walk, name: str) -> Walk:
     return step
 
 
-def last_words(call: Call, result: Result, tells: Iterable[Tells]) -> Result:
-    for one in tells:
+async def last_words(call: Call, result: Result, last: Iterable[Extension]) -> Result:
+    """Of what is large something is kept, when it is as the caller may have it."""
+    for one in last:
         try:
-            result = one.tells(result)
+            if isinstance(one, Tells):
+                result = one.tells(result)
+            if call.about.size and isinstance(one, Keeps):
+                result = await one.keeps(call, result)
         except Exception as exc:  # noqa: BLE001 - the border: what may not be said is not said
             call.about.warnings = ()
             return failed(call, exc, getattr(one, "name", "road"))

@@ -53,6 +53,12 @@ async def elevated_async() -> dict[str, Any]:
 
 
 @tool(isolation="process")
+def has_left(call: Call) -> float | None:
+    """Tell how many seconds the call has left."""
+    return None if call.deadline is None else call.deadline - time.monotonic()
+
+
+@tool(isolation="process")
 def spins(seconds: float) -> str:
     """Keep a processor busy."""
     until = time.monotonic() + seconds

@@ -171,7 +171,7 @@ async def test_a_tool_gets_its_call_and_reports_through_it(pool: WorkerPool) -> 
         "metadata": {"k": 1},
     }
     events = Events()
-    output = await pool.run(tool("report", call=True), {}, context=context, on_event=events)
+    output = await pool.run(tool("report", call=True), {}, context=lambda: context, on_event=events)
     assert output == {**context, "caller": "me", "admin": True, "spec": "tool", "cancelled": False}
     assert events == [
         {"type": "progress", "done": 1, "total": 2, "message": "half"},

@@ -299,6 +299,19 @@ async def test_a_tool_in_a_process_knows_its_call_and_is_heard(
     assert result.metadata.warnings == ["careful"]
 
 
+async def test_a_tool_in_a_process_knows_how_long_it_has_when_it_begins() -> None:
+    settings = {"python": {"workers": 1}}
+    tools = [python_tools.has_left, python_tools.spins]
+    async with Executor(Registry(tools), settings=settings) as executor:
+        assert (await executor.execute("has_left")).output is None
+        assert (await executor.execute("has_left", timeout=float("inf"))).output is None
+        before = asyncio.create_task(executor.execute("spins", {"seconds": 0.5}))
+        await asyncio.sleep(0)  # it has the only worker now
+        result = await executor.execute("has_left", timeout=60)
+        assert (await before).output == "done"
+    assert 0 < result.output < 59.9
+
+
 async def test_what_a_tool_prints_in_a_process_is_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -175,6 +175,11 @@ def test_what_is_no_expression_is_refused_with_what_to_write(expression: str) ->
         ("gcd(1.5, 2)", "gcd is not defined for 1.5, 2"),
         ("comb(-1, 2)", "comb is not defined for -1, 2"),
         ("round(1, 1000)", "round takes up to 100 digits"),
+        ("1e-400", "This is too small to be told from 0: numbers go down to about 1e-323 here"),
+        (
+            "10^-400 * 10^400",
+            "This is too small to be told from 0: numbers go down to about 1e-323 here",
+        ),
     ],
 )
 def test_what_has_no_result_says_so(expression: str, problem: str) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
 
 from tests.builtin.classify_corpus import WRITTEN, Labelled, corpus
 from tests.builtin.log_families import FAMILIES, generated
 from toolpost import Executor, FunctionTool, Registry, Runtime
 from toolpost.builtin import classify
-from toolpost.builtin.classify.tool import Folders, classify_data
+from toolpost.builtin.classify.tool import Folders, _of_bytes, classify_data
 from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
@@ -33,8 +36,6 @@ def of_bytes(folder: Path, data: bytes, name: str = "sample") -> Any:
 
 
 def _folders(folder: Path) -> Folders:
-    import msgspec
-
     return msgspec.convert(made(folder).spec.binding["given"]["folders"], Folders)
 
 
@@ -263,6 +264,42 @@ def test_nothing_hostile_takes_long(name: str) -> None:
         found = of_text(given)
         assert found["kind"]
         assert process_time() - begun < 10, name
+
+
+PIECES = [
+    b'{"a": [1, ',
+    b"- a: &x\n",
+    b"<?xml version='1.0'?><a>",
+    b"<html>",
+    b"[t]\na = 1\n",
+    b"a,b\n1,2\n",
+    b"\tat a.B.c(B.java:1)\n",
+    b"Traceback (most recent call last):\n",
+    b"2026-03-14 09:26:53 INFO x\n",
+    b"-----BEGIN CERTIFICATE-----\n",
+    b"eyJ",
+    b"# HELP a b\n",
+    b"\x89PNG\r\n\x1a\n",
+    b"\xff\xd8\xff\xc0",
+    b"PK\x03\x04",
+    b"\x1f\x8b\x08",
+    b"BZh9",
+    b"\xff\xfe",
+    b"\x30\x82\x00\x10",
+    b"BM",
+    b"MZ",
+    b"RIFF",
+]
+
+
+@hypothesis_given(
+    st.lists(st.sampled_from(PIECES) | st.binary(max_size=12), max_size=12).map(b"".join),
+    st.sampled_from(["", "x.py", "x.csv", "x.log", "x.", ".gitignore", "x.conf"]),
+)
+def test_any_bytes_are_something(data: bytes, name: str) -> None:
+    found = _of_bytes(data, len(data), name)
+    assert 0 < found["confidence"] <= 1
+    assert msgspec.json.encode(found)
 
 
 def test_random_bytes_are_no_text(tmp_path: Path) -> None:

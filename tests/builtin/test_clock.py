@@ -173,6 +173,7 @@ async def test_a_difference_goes_to_now_if_nothing_else_is_named(ask: Ask) -> No
         ({"zone": "../../etc/passwd"}, "/zone: there is no zone '../../etc/passwd'"),
         ({"zone": "/etc/localtime"}, "/zone: there is no zone '/etc/localtime'"),
         ({"zone": "localtime"}, "/zone: there is no zone 'localtime'"),
+        ({"zone": "right/Europe/Berlin"}, "/zone: there is no zone 'right/Europe/Berlin'"),
         (
             {"action": "convert", "time": "now", "from_zone": "Nowhere/x"},
             "/from_zone: there is no zone 'Nowhere/x'",
@@ -207,6 +208,12 @@ def test_a_local_time_comes_back_as_it_was_or_with_a_note(when: datetime, data: 
     told, notes = moment(when.isoformat(), zone, "time")
     again = told.astimezone(UTC).astimezone(zone)
     assert again.replace(tzinfo=None) == when or notes
+
+
+async def test_a_zone_is_known_in_small_letters_too(ask: Ask) -> None:
+    result = await ask(action="convert", time="2026-01-01T12:00Z", zone="europe/berlin")
+    assert result.output["time"] == "2026-01-01T13:00:00+01:00"
+    assert result.output["zone"] == "Europe/Berlin"
 
 
 async def test_every_example_of_the_spec_runs(ask: Ask) -> None:

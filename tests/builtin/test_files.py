@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from tests.builtin.swapping import swapping
 from toolpost import ConfigError, Executor, FunctionTool, Registry, Result
 from toolpost.builtin import decoding
-from toolpost.builtin.files import Settings, tools
+from toolpost.builtin.files import Settings, reading, searching, tools
 from toolpost.builtin.files.ranging import of_bytes
+from toolpost.builtin.files.settings import prepared
 from toolpost.builtin.filesystem import tools as filesystem_tools
 from toolpost.testing import check_tool
 
@@ -153,7 +154,10 @@ async def test_what_is_missing_or_forbidden_is_said_in_the_documented_words(call
     assert message(denied).startswith("Permission denied: /etc/passwd")
     assert message(denied).endswith("folders that may be used: workspace, logs")
     assert denied.error.remedy == "fix_args"
-    assert message(await call("read_file", path="notes.txt/x")) == "File not found: notes.txt/x"
+    file = ". A file stands where a directory is meant"
+    inside = await call("read_file", path="notes.txt/x")
+    assert message(inside) == f"File not found: notes.txt/x{file}"
+    assert message(await call("list_directory", path="notes.txt")).endswith(f"notes.txt{file}")
     assert message(await call("read_file", path=".")) == "Is a directory: ."
     assert message(await call("delete_file", path="nothing")) == "File not found: nothing"
     assert message(await call("list_directory", path="x")) == "File not found: x"
@@ -610,6 +614,39 @@ async def test_attack_a_pattern_cannot_be_made_to_take_long(call: Call, root: Pa
         async with asyncio.timeout(20):
             result = await call("search_files", pattern=pattern, path="bait")
         assert result.success, (pattern, result.error)
+
+
+def test_attack_a_pattern_and_a_text_that_take_long_end_in_what_was_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is looked at before every line: one of full length may take seconds."""
+    monkeypatch.setattr(searching, "_PATIENCE", 0.2)
+    (root / "bait").write_text("ab$b\n" + ("a" * 4_000 + "\n") * 1_000)
+    found = here(root, "search_files", pattern="(a{0,50}){50}(c|$b)|^ab", path="bait")
+    assert [match["line"] for match in found["matches"]] == [1]
+    assert found["truncated"]
+
+
+def test_more_than_can_be_looked_at_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MOST_VISITED", 3)
+    assert not here(root, "list_directory")["truncated"], "there are three"
+    assert not here(root, "search_files", pattern="milk")["truncated"]
+    (root / "zz.txt").write_text("milk\n")
+    assert here(root, "list_directory", pattern="zz*") == {"entries": [], "truncated": True}
+    assert here(root, "search_files", pattern="milk", include="zz*")["truncated"]
+
+
+def test_a_file_that_cannot_be_read_does_not_end_a_search(root: Path) -> None:
+    """Such as some of the kernel's own."""
+    there = f"/proc/{os.getpid()}/attr"
+    found = here(root, "search_files", pattern="x{20}", path=there, read=(there,))
+    assert found["matches"] == []
+
+
+def here(root: Path, name: str, *, read: tuple[str, ...] = (), **arguments: Any) -> Any:
+    """What a tool gives back, called in this process."""
+    files = prepared(Settings(read=read), root.parent)
+    return reaching(root.parent, name).function(**arguments, files=files)
 
 
 async def test_a_pattern_that_cannot_be_used_is_refused(call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -355,6 +356,79 @@ async def test_a_damaged_index_is_told(tmp_path: Path) -> None:
             assert "damaged" in result.error.message
 
 
+def _foreign(index: Path) -> None:
+    other = sqlite3.connect(index)
+    other.execute("create table documents (x)")
+    other.commit()
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (Path.mkdir, "cannot be kept: unable to open database file."),
+        (os.mkfifo, "cannot be kept: disk I/O error."),
+        (_foreign, "is damaged: delete it and ingest again."),
+        (lambda index: index.symlink_to("/dev/null"), "cannot be kept: disk I/O error."),
+    ],
+    ids=["folder", "pipe", "another's", "device"],
+)
+async def test_an_index_that_is_none_is_told(spoil: Any, said: str, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / ".toolpost").mkdir()
+    spoil(tmp_path / ".toolpost/knowledge.db")
+    async with Executor(Registry(made(tmp_path))) as executor:
+        result = await executor.execute("ingest_knowledge", {})
+    assert result.error is not None
+    assert (result.error.code, result.error.message.endswith(said)) == ("EXECUTION_ERROR", True)
+
+
+async def test_a_place_where_no_index_can_be_is_told(tmp_path: Path) -> None:
+    written(tmp_path)
+    settings_ = knowledge.Settings(index="docs/redis.md/below/knowledge.db")
+    async with Executor(Registry(knowledge.tools(settings_, tmp_path))) as executor:
+        result = await executor.execute("ingest_knowledge", {})
+    assert result.error is not None
+    assert result.error.message == "The knowledge base cannot be kept: Not a directory."
+
+
+def test_a_name_that_is_no_text_keeps_nothing_out(tmp_path: Path) -> None:
+    written(tmp_path)
+    name = os.fsencode(tmp_path / "docs") + b"/\xff\xfe.md"
+    with open(name, "w") as file:
+        file.write("Zebras are striped.")
+    assert ingested(tmp_path)["added"] == len(PAGES) + 1
+    assert found(tmp_path, "zebras")["results"][0]["path"] == r"docs/\xff\xfe.md"
+
+
+def test_what_is_unchanged_is_not_written_again(tmp_path: Path) -> None:
+    ingested(written(tmp_path))
+    with opened(str(tmp_path / ".toolpost/knowledge.db")) as index:
+        before = index.generation
+    assert ingested(tmp_path)["unchanged"] == len(PAGES)
+    with opened(str(tmp_path / ".toolpost/knowledge.db")) as index:
+        assert index.generation == before
+
+
+async def test_many_may_ingest_and_search_at_once_while_files_change(tmp_path: Path) -> None:
+    written(tmp_path)
+    for number in range(60):
+        (tmp_path / f"docs/{number}.md").write_text(f"# T{number}\n\nalpha beta {number}\n")
+    async with (
+        Executor(Registry(made(tmp_path))) as one,
+        Executor(Registry(made(tmp_path))) as other,
+    ):
+        await one.execute("ingest_knowledge", {})
+        calls = [who.execute("ingest_knowledge", {}) for who in (one, other)]
+        calls += [one.execute("search_knowledge", {"query": "alpha"}) for _ in range(5)]
+        waiting = asyncio.gather(*calls)
+        for number in range(30):
+            (tmp_path / f"docs/{number}.md").unlink()
+        assert {result.error for result in await waiting} == {None}
+        last = await other.execute("ingest_knowledge", {})
+    assert last.output["documents"] == len(PAGES) + 30
+
+
 async def test_an_index_that_is_being_written_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +436,7 @@ async def test_an_index_that_is_being_written_is_told(
 
     ingested(written(tmp_path))
     monkeypatch.setattr(index, "_PATIENCE", 0.05)
+    (tmp_path / "docs/new.md").write_text("Something new.")
     other = sqlite3.connect(tmp_path / ".toolpost/knowledge.db", isolation_level=None)
     other.execute("begin immediate")
     try:

@@ -16,9 +16,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
 
 from tests.builtin.log_families import FAMILIES, generated
-from toolpost import Executor, FunctionTool, Progress, Registry, Runtime
+from toolpost import Executor, FunctionTool, Progress, Registry, Runtime, ToolFailed
 from toolpost.builtin import logs
 from toolpost.builtin.logs.analysis import Analysis, Times, bursts
 from toolpost.builtin.logs.layout import Layout
@@ -27,6 +29,7 @@ from toolpost.builtin.logs.mining import REST, Miner
 from toolpost.builtin.logs.moments import WAYS, Clock, written
 from toolpost.builtin.logs.reading import LONGEST, Lines
 from toolpost.builtin.logs.stacks import trace_in
+from toolpost.builtin.logs.tool import _answer
 from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
@@ -212,6 +215,7 @@ MOMENTS = {
             "2026-03-14 10:26:53+01:00", "2026-03-14T09:26:53.000000000Z"],
     "iso with dots": ["2026-03-14-09.26.53.000000"],
     "basic iso": ["20260314T092653Z", "20260314-09:26:53:000"],
+    "basic iso without zeros": ["20260314-9:26:53:0"],
     "web server": ["14/Mar/2026:09:26:53 +0000", "14/Mar/2026:04:26:53 -0500"],
     "c library": ["Sat Mar 14 09:26:53 2026", "Sat Mar 14 09:26:53.000000 2026"],
     "mail": ["Sat, 14 Mar 2026 09:26:53 GMT"],
@@ -247,6 +251,16 @@ def test_a_day_that_is_none_has_no_moment() -> None:
     found = way.pattern.search("2026-02-30 09:26:53")
     assert found is not None
     assert Clock(way).read(found) is None
+
+
+@pytest.mark.parametrize(
+    "when", ["31/Dec/9999:23:59:59 -2300", "01/Jan/0001:00:00:00 +2300", "31/Dec/9999:23:59:60"]
+)
+async def test_a_day_at_the_end_of_all_years_harms_nothing(when: str, tmp_path: Path) -> None:
+    line = f'10.0.0.1 - - [{when}] "GET / HTTP/1.1" 200 5\n'
+    result = await analyzed(tmp_path, text=line * 20)
+    assert result.error is None, result.error
+    assert (result.output["time_range"], result.output["records"]) == (None, 20)
 
 
 def test_a_log_without_years_is_of_the_last_twelve_months() -> None:
@@ -490,6 +504,19 @@ async def test_a_log_that_takes_too_long_is_answered_in_part_and_in_time(tmp_pat
         assert result.output["notes"][0].startswith("Stopped for lack of time after ")
 
 
+async def test_who_has_little_time_gets_what_can_be_read_in_it(tmp_path: Path) -> None:
+    log_in(tmp_path, "big.log", (SSHD + "\n") * 4000)
+    async with Executor(Registry([made(tmp_path)])) as executor:
+        await executor.execute("analyze_logs", {"text": "warm"})
+        result = await executor.execute("analyze_logs", {"path": "big.log"}, timeout=2)
+    assert result.error is None, result.error
+    assert result.output["complete"] is False
+    assert result.output["notes"][0].startswith("Stopped for lack of time after ")
+    assert result.metadata.warnings == [
+        "There was no time for all of the log: this is what was read by then."
+    ]
+
+
 def test_millions_of_lines_take_no_more_memory_than_thousands() -> None:
     def peak(times: int) -> int:
         block = (SSHD + "\n").encode()
@@ -601,6 +628,54 @@ def test_no_line_takes_long(line: str) -> None:
     begun = process_time()
     analysis_of(text)
     assert process_time() - begun < 5
+
+
+PIECES = [
+    "2026-03-14 09:26:53,120 ",
+    "Mar 14 09:26:53 host app[7]: ",
+    "31/Dec/9999:23:59:59 -1200",
+    "\n",
+    "\r\n",
+    '1.2.3.4 - - [14/Mar/2026:09:26:53 +0000] "GET / HTTP/1.1" 200 5\n',
+    '{"ts": 1e300, "msg": ',
+    '"x"}\n',
+    "Traceback (most recent call last):\n",
+    '  File "x.py", line 1, in f\n',
+    "ValueError: x\n",
+    "\tat a.B.c(B.java:1)\n",
+    "Caused by: x.YException\n",
+    "panic: x\n",
+    "goroutine 1 [running]:\n",
+    "a=1 b=2 c=3\n",
+    "ERROR ",
+    "|",
+    "\x1b[31m",
+    "<*>",
+]
+
+
+@hypothesis_given(st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=40).map("".join))
+def test_any_text_is_a_log(text: str) -> None:
+    source = Lines.of_text(text)
+    analysis = Analysis()
+    try:
+        analysis.run(source)
+    except ToolFailed as error:
+        assert error.message.startswith("This is binary data")
+        return
+    answer = _answer(analysis, source, 20)
+    assert sum(kept.count for _, kept in analysis.templates) == answer["records"]
+    assert msgspec.json.encode(answer)
+
+
+def test_words_that_go_with_each_other_in_any_way_are_values() -> None:
+    states = ("NEW", "READY", "RUNNING", "DONE")
+    moves = [f"the task moved from {one} to {other}" for one in states for other in states]
+    assert [text for text, _ in analysis_of("\n".join(moves)).templates] == [
+        "the task moved from <*> to <*>"
+    ]
+    fixed = ("disk one is slow now", "link two is down now", "node six is full now") * 3
+    assert len(analysis_of("\n".join(fixed)).templates) == 3, "they do not go with each other"
 
 
 def test_what_differs_is_a_value_and_what_says_something_is_not() -> None:

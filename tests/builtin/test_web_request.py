@@ -200,3 +200,11 @@ def test_a_spec_is_plain_data() -> None:
         assert (
             msgspec.json.decode(msgspec.json.encode(kind.spec), type=type(kind.spec)) == kind.spec
         )
+
+
+async def test_half_a_character_in_a_url_is_refused() -> None:
+    async with serving(lambda asked: Reply("{}")) as service:
+        result = await ask(service, url=service.url + "/\ud800")
+    assert result.error is not None
+    assert result.error.message == "/url: there is half a character in it"
+    assert service.asked == []

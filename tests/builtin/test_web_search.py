@@ -60,6 +60,13 @@ def parameters(asked: Asked) -> dict[str, str]:
     return dict(parse_qsl(asked.target.partition("?")[2]))
 
 
+@pytest.mark.parametrize("name", ["brave", "tavily"])
+async def test_half_a_character_is_searched_for_as_something_else(name: str) -> None:
+    async with serving(answering(SHAPES[name])) as service:
+        result = await search(going_to(service, name), "tea \ud800")
+    assert result.error is None, result.error
+
+
 # --- each provider, in the shape that it documents ---------------------------------------------
 
 SHAPES: dict[str, Any] = {
@@ -489,6 +496,19 @@ async def test_it_is_healthy_unless_nobody_can_be_asked() -> None:
     for providers, healthy in ((["bing"], False), (["bing", "brave"], True), (["brave"], True)):
         async with searching(settings({"providers": providers})) as executor:
             assert (await executor.health("web_search")).healthy is healthy
+
+
+async def test_that_no_provider_has_its_key_is_told_by_its_health() -> None:
+    asked = {"brave": {"BRAVE_API_KEY": "k"}, "google": {"GOOGLE_API_KEY": "k"}, "searxng": {}}
+    there = {"searxng": {"url": "http://127.0.0.1:1"}}
+    told = {}
+    for name, keys in asked.items():
+        given = settings({"providers": ["bing", name], **(there if name in there else {})})
+        async with searching(given, keys) as executor:
+            told[name] = await executor.health("web_search")
+    assert [one.healthy for one in told.values()] == [True, False, True]
+    assert "GOOGLE_API_KEY with GOOGLE_CSE_ID has to be set" in (told["google"].error or "")
+    assert "ended the Bing Search API" in (told["google"].error or "")
 
 
 # --- one after the other ------------------------------------------------------------------------

@@ -72,6 +72,21 @@ def api(service: Service) -> wikipedia.Settings:
     return wikipedia.Settings(url=service.url + "/w/api.php")
 
 
+async def test_an_article_whose_properties_are_none_is_given() -> None:
+    odd = json.dumps({"query": {"pages": [page(1, "Tea", extract="A drink.", pageprops=5)]}})
+    async with serving(lambda asked: Reply(odd)) as service:
+        result = await look_up(service, "Tea")
+    assert result.error is None, result.error
+    assert result.output["summary"] == "A drink."
+
+
+async def test_half_a_character_is_looked_up_as_something_else() -> None:
+    async with serving(Wiki()) as service:
+        result = await look_up(service, "\ud800")
+    assert result.error is not None
+    assert result.error.code == "NOT_FOUND"
+
+
 async def look_up(service: Service, query: str, **arguments: Any) -> Result:
     made = wikipedia.tools(api(service), Path())
     async with Executor(Registry(made), guards=[Sanitize()]) as executor:

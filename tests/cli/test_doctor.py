@@ -198,3 +198,19 @@ def test_a_lower_isolation_is_said_and_never_without_permission(project: Path) -
     refused = toolpost("call", "add", "a=1", cwd=project)
     assert refused.returncode == 78
     assert 'mode = "permissive" only' in refused.stderr
+
+
+@pytest.mark.req("AF-3")
+def test_a_search_that_nobody_can_be_asked_for_is_told_with_the_keys(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text(
+        '[[sources]]\nkind = "builtin"\ntools = ["web_search"]\n'
+        '[sources.web]\nproviders = ["brave", "tavily"]\n',
+        encoding="utf-8",
+    )
+    words = ("doctor", "--probe", "none", "--json")
+    keyless = toolpost(*words, cwd=tmp_path, BRAVE_API_KEY="", TAVILY_API_KEY="")
+    found = {one["check"]: one for one in json.loads(keyless.stdout)}
+    assert keyless.returncode == 1
+    assert "BRAVE_API_KEY, TAVILY_API_KEY has to be set" in found["tool web_search"]["found"]
+    told = toolpost(*words, cwd=tmp_path, TAVILY_API_KEY="tvly-0123456789ab").stdout
+    assert "tool web_search" not in verdicts(json.loads(told))

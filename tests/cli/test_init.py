@@ -11,6 +11,7 @@ from toolpost.cli.init import FILES as WRITTEN
 from toolpost.config import GUARDS
 from toolpost.sources.builtin import SETS
 
+WIDE = {"browser", "commands"}
 FILES = {"toolpost.toml", "tools.yaml", "my_tools.py", ".gitignore"}
 
 
@@ -55,8 +56,11 @@ def test_the_config_shows_the_default_chain_to_be_shortened(tmp_path: Path) -> N
     assert "audit" not in json_of("show", "add", cwd=tmp_path)["rings"]
 
 
-def test_what_is_written_fits_into_eighty_columns() -> None:
+def test_what_is_written_fits_into_eighty_columns(tmp_path: Path) -> None:
     assert max(len(line) for text in WRITTEN.values() for line in text.splitlines()) <= 80
+    toolpost("init", "--with", ",".join(name for name in SETS if name not in WIDE), cwd=tmp_path)
+    text = (tmp_path / "toolpost.toml").read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
 def test_a_file_that_is_there_is_named_and_nothing_is_written(tmp_path: Path) -> None:

@@ -116,3 +116,17 @@ def test_a_tool_that_cannot_run_says_why(project: Path) -> None:
     assert shown.returncode == 0
     assert "no kind of tool 'phyton' is installed" in " ".join(shown.stdout.split())
     assert "python" in json_of("show", "odd", cwd=project)["problem"]
+
+
+def test_a_paragraph_is_broken_where_the_terminal_ends_and_a_list_where_it_is_one(
+    project: Path,
+) -> None:
+    text = (
+        "What it does, in a line that is as long as lines of a source may be\\nand goes on.\\n\\n"
+    )
+    with (project / "tools.yaml").open("a", encoding="utf-8") as file:
+        file.write(f'- {{name: told, description: "{text}Takes:\\n- one\\n- two", kind: x}}\n')
+    shown = toolpost("show", "told", cwd=project).stdout
+    assert "as lines of a source may be and" in " ".join(shown.split())
+    assert "be\nand" not in shown
+    assert "Takes:\n- one\n- two\n" in shown

@@ -127,3 +127,53 @@ async def test_a_host_with_several_addresses_is_reached_by_the_one_that_answers(
             writer.close()
         with pytest.raises(ConnectionRefusedError):
             await connect(["127.0.0.2", "127.0.0.3"], web.port)
+
+
+@pytest.mark.req("NA-11")
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\nKeep-Alive: timeout=9\nContent-Length: 2\n\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
+    ],
+)
+async def test_a_server_that_keeps_its_connection_does_not_get_the_next_request(
+    head: bytes,
+) -> None:
+    """It may be meant for another host: whoever asks is told to take another connection."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head + b"hi")
+        await reader.read()
+        writer.close()
+
+    proxies = Proxies()
+    async with asyncio.timeout(FENCE), await asyncio.start_server(answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        path = await proxies.socket((f"127.0.0.1:{port}",))
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n".encode())
+        said = await reader.readuntil(b"hi")
+        writer.close()
+        await proxies.close()
+    assert said.endswith(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi")
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nA: " + b"a" * 200_000])
+async def test_what_is_no_answer_is_not_passed_on(said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+
+    proxies = Proxies()
+    async with asyncio.timeout(FENCE), await asyncio.start_server(answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        path = await proxies.socket((f"127.0.0.1:{port}",))
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 502")
+        writer.close()
+        await proxies.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolpost.sandbox.groups import Group
+from toolpost.sandbox.groups import Group, Groups
 
 
 def test_version_2_is_told_in_its_own_words(tmp_path: Path) -> None:
@@ -45,3 +45,9 @@ def test_what_was_exceeded_is_read_from_the_counters(tmp_path: Path) -> None:
     assert group.exceeded() == ("memory",)
     (tmp_path / "pids.events").write_text("max 3\n")
     assert group.exceeded() == ("memory", "processes")
+
+
+def test_no_two_sandboxes_of_a_process_have_one_group(tmp_path: Path) -> None:
+    roots = dict.fromkeys(("memory", "pids"), tmp_path)
+    made = [Groups(roots, 2).make().entrances[0] for _ in range(2)]
+    assert len(set(made)) == 2

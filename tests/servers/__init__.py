@@ -30,6 +30,12 @@ def node() -> str:
     return str(found)
 
 
+def npm(*words: str) -> list[str]:
+    """A program of npm that is no server, and its words."""
+    program, *rest = words
+    return [f"{node()}/node", str(INSTALLED / "node_modules/.bin" / program), *rest]
+
+
 def of_npm(name: str, *words: str, **more: Any) -> dict[str, Any]:
     """A server of npm, as the config describes it."""
     program = str(INSTALLED / f"node_modules/.bin/mcp-server-{name}")

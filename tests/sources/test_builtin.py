@@ -54,7 +54,8 @@ async def test_the_table_of_sets_is_what_the_modules_have(name: str, tmp_path: P
 
 
 async def test_a_tool_that_wants_to_be_told_something_first_is_missed(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"'http_get' is not there as \[sources.web\] stands"):
+    missing = r"'http_get' is not there as \[sources.web\] stands: egress has to say where"
+    with pytest.raises(SourceError, match=missing):
         await names({"tools": ["http_get"]}, tmp_path)
     told = {"tools": ["http_get"], "web": {"egress": ["api.example.com:443"]}}
     assert await names(told, tmp_path) == ["http_get"]
@@ -99,6 +100,26 @@ async def test_settings_of_a_set_reach_its_tools(tmp_path: Path) -> None:
             ("files",),
             'there are settings for it, but none of its tools: add "files" to tools',
         ),
+        (
+            {"tools": ["calculator"], "calculator": {"digits": 5}},
+            ("calculator", "digits"),
+            "source builtin calculator has no setting 'digits'; it takes none",
+        ),
+        (
+            {"tools": ["time"], "time": {"zone": "Mars"}},
+            ("time", "zone"),
+            "time: there is no zone 'Mars': write Europe/Berlin",
+        ),
+        (
+            {"tools": ["files"], "files": {"roots": []}},
+            ("files", "roots"),
+            "files: name a folder in roots or in read",
+        ),
+        (
+            {"tools": ["knowledge"], "knowledge": {"roots": []}},
+            ("knowledge", "roots"),
+            "knowledge: name a folder in roots",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_place(
@@ -116,8 +137,10 @@ def test_what_a_new_config_says_of_a_set_is_its_own_business() -> None:
 
 
 def test_a_tool_that_is_not_there_is_met_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no tool 'calculater' comes with toolpost; did you mean"):
+    unknown = "no tool 'calculater' comes with toolpost; did you mean"
+    with pytest.raises(ConfigError, match=unknown) as refused:
         BuiltinSource.from_config({"tools": ["calculater"]}, tmp_path)
+    assert refused.value.at == ("tools",)
 
 
 async def test_a_config_with_them_runs_under_the_default_chain(tmp_path: Path) -> None:

@@ -95,6 +95,10 @@ class Approvals:
     def now(self) -> float:
         return self._clock.time()
 
+    def may_answer(self, caller: Caller) -> bool:
+        """Whether they may answer for others: not yet that they may answer a certain request."""
+        return caller.owner or not self._approvers.isdisjoint(caller.roles)
+
     async def ask(
         self, call: Call, *, spec: str, reason: str, need: int = 1, seconds: float = 3600.0
     ) -> Request:

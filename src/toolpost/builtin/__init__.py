@@ -1,8 +1,9 @@
 """The tools that come with toolpost: ordinary tools, each file one set of them.
 
 A set is a module with ``tools(settings, base)``, which gives its tools, and ``Settings``, what the
-config may say of it; ``SAMPLE`` is what ``toolpost init --with`` writes there. ``base`` is the
-folder of the config, where relative paths start.
+config may say of it; ``SAMPLE`` is what ``toolpost init --with`` writes there, ``NEEDS`` what some
+tool has to be told before it is there. ``base`` is the folder of the config, where relative paths
+start.
 
 Above: ``sources/builtin.py``, which loads a set if the config names it. Below: what anybody has who
 writes tools.

@@ -198,8 +198,7 @@ def _number(text: str) -> Number:
         _refuse(f"a number has {_MOST_DIGITS} digits, and 400 as its exponent, at most")
     if not exponent and "." not in mantissa:
         return int(mantissa)
-    value = Fraction(text)
-    return value.numerator if value.denominator == 1 else value
+    return applied(lambda: Fraction(text))
 
 
 def _refuse(problem: str) -> NoReturn:

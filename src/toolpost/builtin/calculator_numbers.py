@@ -33,6 +33,7 @@ _LONGEST_DECIMAL: Final = 60
 _TOO_LARGE: Final = (
     f"This is too large: integers have up to {_MOST_DIGITS} digits here, other numbers up to 308"
 )
+_TOO_SMALL: Final = "This is too small to be told from 0: numbers go down to about 1e-323 here"
 
 
 def applied(function: Callable[..., Number], *values: Number, name: str = "") -> Number:
@@ -55,7 +56,7 @@ def fitted(number: Number) -> Number:
         if number.denominator == 1:
             number = number.numerator
         elif max(number.numerator.bit_length(), number.denominator.bit_length()) > _FRACTION_BITS:
-            number = float(number)
+            number = float(number) or _fail(_TOO_SMALL)
     if isinstance(number, float):
         if not math.isfinite(number):
             raise OverflowError if math.isinf(number) else ValueError

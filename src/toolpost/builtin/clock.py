@@ -36,6 +36,13 @@ class Settings(Options, frozen=True):
 
     zone: str = "UTC"
 
+    def __post_init__(self) -> None:
+        try:
+            zone_of(self.zone, "zone")
+        except InvalidArguments as fault:
+            problem = fault.message.removeprefix("/zone: ")
+            raise ConfigError(f"time: {problem}", at=("zone",)) from None
+
 
 class Moment(TypedDict):
     """``note`` tells of a clock that was put forward or back just then."""
@@ -161,8 +168,4 @@ def _in_words(seconds: int) -> str:
 
 
 def tools(settings: Settings, base: Path) -> Iterable[FunctionTool]:
-    try:
-        zone_of(settings.zone, "zone")
-    except InvalidArguments as fault:
-        raise ConfigError(f"source builtin time zone: {fault.message}", at=("zone",)) from None
     return [given(time_tool, clock=settings)]

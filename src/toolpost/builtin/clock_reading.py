@@ -18,8 +18,10 @@ from toolpost.spec import nearest, short
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
-_OF_THE_SYSTEM: Final = frozenset(("localtime", "posixrules", "Factory"))
-"""What else lies in the system's table: what it is depends on the machine."""
+_OF_THE_SYSTEM: Final = re.compile(r"localtime|posixrules|Factory|(?:posix|right)/.*")
+"""What else lies in the system's table: what it is depends on the machine, or it counts the leap
+seconds, which no clock here does.
+"""
 _UNIX: Final = re.compile(r"@?(-?[0-9]{9,11}(?:\.[0-9]{1,9})?|[0-9]{12,14})")
 _MILLISECONDS: Final = 12
 _FORMATS: Final = tuple(
@@ -43,7 +45,7 @@ def zone_of(name: str, parameter: str) -> tzinfo:
         apart = timedelta(hours=int(hours), minutes=int(minutes or 0))
         if apart < timedelta(hours=24):
             return timezone(-apart if sign == "-" else apart)
-    elif _NAME.fullmatch(name) and name not in _OF_THE_SYSTEM:
+    elif _NAME.fullmatch(name) and not _OF_THE_SYSTEM.fullmatch(name):
         try:
             return ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -51,13 +53,17 @@ def zone_of(name: str, parameter: str) -> tzinfo:
     zones = _zones()
     if not zones:
         raise MissingPart("the system has no table of time zones: pip install tzdata")
-    hint = nearest(name, zones) or ": write Europe/Berlin, UTC or +02:00"
+    if (found := zones.get(name.lower())) is not None:
+        return ZoneInfo(found)
+    hint = nearest(name, zones.values()) or ": write Europe/Berlin, UTC or +02:00"
     return _refuse(parameter, f"there is no zone {short(name)!r}{hint}")
 
 
 @lru_cache(maxsize=1)
-def _zones() -> tuple[str, ...]:
-    return tuple(sorted(available_timezones() - _OF_THE_SYSTEM))
+def _zones() -> dict[str, str]:
+    """In small letters → as they are spelt."""
+    found = (name for name in sorted(available_timezones()) if not _OF_THE_SYSTEM.fullmatch(name))
+    return {name.lower(): name for name in found}
 
 
 def moment(text: str, zone: tzinfo, parameter: str) -> tuple[datetime, tuple[str, ...]]:

@@ -91,7 +91,8 @@ def _tell(exc: OSError, path: str, among: Sequence[Root]) -> NoReturn:
     shown = short(path, _MOST_SHOWN)
     code = exc.errno
     if code in (errno.ENOENT, errno.ENOTDIR):
-        raise ToolFailed(f"File not found: {shown}", effects="none") from None
+        why = ". A file stands where a directory is meant" if code == errno.ENOTDIR else ""
+        raise ToolFailed(f"File not found: {shown}{why}", effects="none") from None
     if code in (errno.EXDEV, errno.ELOOP):
         raise outside(path, among) from None
     if isinstance(exc, PermissionError) or code == errno.EROFS:

@@ -17,13 +17,15 @@ from toolpost.builtin.web_settings import Settings, places
 from toolpost.contracts import Registered
 from toolpost.registry import Entry
 
-__all__ = ["SAMPLE", "Settings", "tools"]
+__all__ = ["NEEDS", "SAMPLE", "Settings", "tools"]
 
 SAMPLE = """\
-# Keys are variables of the environment: BRAVE_API_KEY, TAVILY_API_KEY, SERPAPI_KEY, or
-# GOOGLE_API_KEY with GOOGLE_CSE_ID. The first that is set and answers is used.
-# egress = ["api.example.com:443"]   # where http_get and http_request may go
+# web_search wants a key in the environment: BRAVE_API_KEY, TAVILY_API_KEY,
+# SERPAPI_KEY, or GOOGLE_API_KEY with GOOGLE_CSE_ID; tried in this order.
+# http_get and http_request are there once this says where they may go:
+# egress = ["api.example.com:443"]
 """
+NEEDS = dict.fromkeys(("http_get", "http_request"), "egress has to say where it may go")
 
 
 def tools(settings: Settings, base: Path) -> Iterable[Registered]:

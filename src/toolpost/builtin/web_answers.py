@@ -40,6 +40,8 @@ _PATIENCE: Final = 5.0
 """Seconds that connecting may take."""
 _MOST_ERROR: Final = 64 * 1024
 _MOST_QUOTED: Final = 300
+_SAFE: Final = "".join(map(chr, range(33, 127)))
+"""What stands in a URL as it is."""
 _SAID: Final = ("message", "detail", "info", "error", "errors")
 """Where services say in JSON what is wrong."""
 
@@ -89,7 +91,9 @@ async def got(
 
 def with_query(base: str, values: Mapping[str, str | int]) -> str:
     """The URL with these parameters."""
-    query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in values.items())
+    query = "&".join(
+        f"{name}={quote(str(value), safe='', errors='replace')}" for name, value in values.items()
+    )
     return f"{base}{'&' if '?' in base else '?'}{query}"
 
 
@@ -128,7 +132,10 @@ def _in_ascii(text: str) -> str:
         if any(one in plain and one not in host for one in "/?#@:\\[]"):  # other signs, folded
             raise Refused("the name of its host is not a legal one")
         host = plain
-    return scheme + mark + host + quote(target, safe="".join(map(chr, range(33, 127))))
+    try:
+        return scheme + mark + host + quote(target, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise Refused("there is half a character in it") from None
 
 
 def failure(answer: Got, *, who: str | None = None, hint: str = "") -> CallError:

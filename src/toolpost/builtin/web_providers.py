@@ -6,6 +6,7 @@ know the others, and its key goes to its own host alone.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -148,7 +149,7 @@ def request_to(
             method="POST",
             url=url_from(where),
             headers=_HEADERS,
-            body=msgspec.json.encode(values),
+            body=json.dumps(values).encode(),  # half a character is no UTF-8, but can be escaped
             type="application/json",
             credentials=credentials,
         )

@@ -38,6 +38,10 @@ _CONNECTION: Final = frozenset(
 )
 
 Location = Annotated[str, MaxLen(8000), "The whole URL, with its query."]
+Method = Annotated[
+    Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"],
+    "The method of the request.",
+]
 Headers = Annotated[dict[str, str] | None, "Headers to send; no credentials."]
 
 
@@ -112,7 +116,7 @@ class HttpRequest(
     async def run(
         self,
         url: Location,
-        method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = "POST",
+        method: Method = "POST",
         *,
         headers: Headers = None,
         body: Annotated[

@@ -7,7 +7,7 @@ read the pages that it finds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Annotated, Final, TypedDict
 
@@ -25,6 +25,12 @@ _MOST_SECONDS: Final = 8.0
 """For one provider, so that there is time for another."""
 
 Key = str | None
+Brave = Annotated[Key, Secret("BRAVE_API_KEY", optional=True)]
+Tavily = Annotated[Key, Secret("TAVILY_API_KEY", optional=True)]
+SerpApi = Annotated[Key, Secret("SERPAPI_KEY", optional=True)]
+Google = Annotated[Key, Secret("GOOGLE_API_KEY", optional=True)]
+GoogleCx = Annotated[Key, Secret("GOOGLE_CSE_ID", optional=True)]
+Bing = Annotated[Key, Secret("BING_API_KEY", optional=True)]
 
 
 class Results(TypedDict):
@@ -67,12 +73,12 @@ class WebSearch(
         num_results: Annotated[int, Ge(1), Le(20)] = 5,
         *,
         call: Call,
-        brave: Annotated[Key, Secret("BRAVE_API_KEY", optional=True)] = None,
-        tavily: Annotated[Key, Secret("TAVILY_API_KEY", optional=True)] = None,
-        serpapi: Annotated[Key, Secret("SERPAPI_KEY", optional=True)] = None,
-        google: Annotated[Key, Secret("GOOGLE_API_KEY", optional=True)] = None,
-        google_cx: Annotated[Key, Secret("GOOGLE_CSE_ID", optional=True)] = None,
-        bing: Annotated[Key, Secret("BING_API_KEY", optional=True)] = None,
+        brave: Brave = None,
+        tavily: Tavily = None,
+        serpapi: SerpApi = None,
+        google: Google = None,
+        google_cx: GoogleCx = None,
+        bing: Bing = None,
     ) -> Results:
         """Ask one after the other.
 
@@ -81,13 +87,7 @@ class WebSearch(
             num_results: How many results are wanted; some providers give at most 10.
         """
         cx = self._cx or google_cx
-        keys: dict[Name, Key] = {
-            "brave": brave,
-            "tavily": tavily,
-            "serpapi": serpapi,
-            "google": google if cx else None,
-            "bing": bing,
-        }
+        keys = _keys(brave, tavily, serpapi, google if cx else None, bing)
         failures: dict[Name, CallError] = {}
         for name in self._ready(keys):
             try:
@@ -100,26 +100,39 @@ class WebSearch(
             return Results(results=found, provider=name)
         raise _together(failures)
 
-    async def health(self) -> Health:
-        nowhere = [PROVIDERS[name].nowhere for name, url in self._places.items() if url is None]
-        return Health(len(nowhere) < len(self._places), "; ".join(nowhere) or None)
+    async def health(
+        self,
+        *,
+        brave: Brave = None,
+        tavily: Tavily = None,
+        serpapi: SerpApi = None,
+        google: Google = None,
+        google_cx: GoogleCx = None,
+        bing: Bing = None,
+    ) -> Health:
+        cx = self._cx or google_cx
+        keys = _keys(brave, tavily, serpapi, google if cx else None, bing)
+        somewhere = [name for name, url in self._places.items() if url is not None]
+        if any(PROVIDERS[name].key is None or keys.get(name) for name in somewhere):
+            return Health(True)
+        problems = [PROVIDERS[name].nowhere for name, url in self._places.items() if url is None]
+        if somewhere:
+            problems.append(_keyless(somewhere))
+        return Health(False, "; ".join(problems))
 
     async def close(self) -> None:
         await self._client.close()
 
     def _ready(self, keys: Mapping[Name, Key]) -> list[Name]:
         """Those that have their key, or need none; one that is nowhere says so when it is asked."""
-        named = {name: PROVIDERS[name].key for name in self._places}
         ready = [
             name
-            for name, variable in named.items()
-            if self._places[name] is None or variable is None or keys.get(name)
+            for name, where in self._places.items()
+            if where is None or PROVIDERS[name].key is None or keys.get(name)
         ]
         if not ready:
-            also = " with GOOGLE_CSE_ID" if "google" in named else ""
             raise Unavailable(
-                "No provider can be asked, for there is no key: one of the variables "
-                f"{', '.join(filter(None, named.values()))}{also} has to be set.",
+                f"{_keyless(self._places)}.",
                 retryable=False,
                 remedy="other_tool",
                 effects="none",
@@ -149,6 +162,19 @@ class WebSearch(
             if error.retry_after is not None:
                 self._until[name] = monotonic() + error.retry_after
             raise
+
+
+def _keys(brave: Key, tavily: Key, serpapi: Key, google: Key, bing: Key) -> dict[Name, Key]:
+    return {"brave": brave, "tavily": tavily, "serpapi": serpapi, "google": google, "bing": bing}
+
+
+def _keyless(names: Iterable[Name]) -> str:
+    variables = [PROVIDERS[name].key for name in names]
+    also = " with GOOGLE_CSE_ID" if PROVIDERS["google"].key in variables else ""
+    return (
+        "No provider can be asked, for there is no key: one of the variables "
+        f"{', '.join(filter(None, variables))}{also} has to be set"
+    )
 
 
 def _together(failures: Mapping[Name, CallError]) -> CallError:

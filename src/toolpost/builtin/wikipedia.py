@@ -159,7 +159,8 @@ class Wikipedia(
             url=meaning["url"],
             language=language,
         )
-        if "disambiguation" in (page.get("pageprops") or {}):
+        properties = page.get("pageprops")
+        if isinstance(properties, dict) and "disambiguation" in properties:
             links = {"generator": "links", "gplnamespace": "0", "gpllimit": f"{_MOST_MEANINGS}"}
             found = await self._pages(language, {"titles": meaning["title"], **links})
             article["disambiguation"] = [_meaning(one) for one in found if _is_there(one)]

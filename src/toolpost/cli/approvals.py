@@ -13,7 +13,7 @@ import os
 import pwd
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -35,6 +35,8 @@ from toolpost.cli.arguments import from_words
 from toolpost.cli.failing import APPROVALS, fail
 from toolpost.cli.opening import loaded, run, stored, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.remote import connected, spec_of
+from toolpost.cli.remote_parts import RemoteDesk
 from toolpost.cli.terminal import (
     console,
     err,
@@ -58,6 +60,7 @@ from toolpost.spec import ToolSpec
 from toolpost.stores.lazy import LazyStore
 
 T = TypeVar("T")
+Desk = Approvals | RemoteDesk
 _EVERY: Final = 1.0
 """Seconds between two looks of ``watch``."""
 
@@ -77,7 +80,7 @@ def command() -> None:
 def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
     """List the calls that wait for a yes."""
 
-    async def listed(desk: Approvals) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    async def listed(desk: Desk) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
         found = await (desk.all() if every else desk.waiting())
         return [request.to_dict(desk.now()) for request in found], desk.unreadable
 
@@ -156,7 +159,7 @@ def approve(
         ),
     )
 
-    async def verified(desk: Approvals) -> None:
+    async def verified(desk: Desk) -> None:
         desk.verify(request, decision)
 
     _asked(asked, verified, spec)
@@ -193,7 +196,7 @@ def watch(asked: Asked, *, as_json: bool) -> None:
     With --json each is printed as a line, and nothing is asked.
     """
     seen: set[str] = set()
-    waiting = _asked(asked, Approvals.waiting)
+    waiting = _asked(asked, _waiting)
     err("Waiting for calls that need a yes. Ctrl-C ends it.")
     while True:
         for request in waiting:
@@ -201,7 +204,7 @@ def watch(asked: Asked, *, as_json: bool) -> None:
                 seen.add(request.handle)
                 _shown(asked, request, as_json=as_json)
         time.sleep(_EVERY)
-        waiting = asyncio.run(_at_desk(asked, Approvals.waiting))
+        waiting = asyncio.run(_at_desk(asked, _waiting))
 
 
 @command.command("standing")
@@ -210,7 +213,7 @@ def watch(asked: Asked, *, as_json: bool) -> None:
 def standing(asked: Asked, *, as_json: bool) -> None:
     """List every yes that lasts: for a session, or for certain arguments."""
 
-    async def listed(desk: Approvals) -> tuple[list[Standing], Mapping[str, str]]:
+    async def listed(desk: Desk) -> tuple[list[Standing], Mapping[str, str]]:
         return await desk.standing(), desk.unreadable
 
     lasting, unreadable = _asked(asked, listed)
@@ -246,6 +249,10 @@ def revoke(asked: Asked, *, handle: str, as_json: bool) -> None:
         out(safe(f"{ended.handle} has ended: {ended.tool} is asked for again."))
 
 
+async def _waiting(desk: Desk) -> Sequence[Request]:
+    return await desk.waiting()
+
+
 def _shown(asked: Asked, request: Request, *, as_json: bool) -> None:
     data = json_text(request.to_dict(time.time()), indent=None) if as_json else ""
     out(data or safe(described(request)))
@@ -267,13 +274,13 @@ def _offered(asked: Asked, request: Request) -> None:
         err(safe(fault.message))
 
 
-def _deciding(request: Request, decision: Decision) -> Callable[[Approvals], Awaitable[Request]]:
+def _deciding(request: Request, decision: Decision) -> Callable[[Desk], Awaitable[Request]]:
     return lambda desk: desk.decide(
         request.handle, decision, by=_me(), channel=_channel(), seen=request.seen
     )
 
 
-def _taking_back(request: Request, reason: str) -> Callable[[Approvals], Awaitable[Request]]:
+def _taking_back(request: Request, reason: str) -> Callable[[Desk], Awaitable[Request]]:
     return lambda desk: desk.take_back(request.handle, by=_me(), channel=_channel(), reason=reason)
 
 
@@ -298,6 +305,9 @@ def _spec(asked: Asked, tool: str) -> ToolSpec | None:
     """The tool as it is now, if there is one of this name."""
 
     async def found() -> ToolSpec | None:
+        if asked.url is not None:
+            async with connected(asked) as client:
+                return await spec_of(client, tool)
         async with loaded(uncalled(find(asked.config)), asked) as runtime:
             return runtime.registry.get(tool)
 
@@ -309,9 +319,7 @@ def _name_unreadable(unreadable: Mapping[str, str]) -> None:
         err(safe(f"{handle} cannot be read, and is left out: {why}"))
 
 
-def _asked(
-    asked: Asked, work: Callable[[Approvals], Awaitable[T]], spec: ToolSpec | None = None
-) -> T:
+def _asked(asked: Asked, work: Callable[[Desk], Awaitable[T]], spec: ToolSpec | None = None) -> T:
     """Do it, or end with the exit code of what is in the way."""
     try:
         return run(asked, _at_desk(asked, work, spec))
@@ -322,8 +330,11 @@ def _asked(
 
 
 async def _at_desk(
-    asked: Asked, work: Callable[[Approvals], Awaitable[T]], spec: ToolSpec | None = None
+    asked: Asked, work: Callable[[Desk], Awaitable[T]], spec: ToolSpec | None = None
 ) -> T:
+    if asked.url is not None:
+        async with connected(asked) as client:
+            return await work(RemoteDesk(client))
     config = find(asked.config)
     async with _store(config) as store, _recording(config, store) as tell:
         desk = Approvals(store, clock=SystemClock(), spec_of=lambda tool: spec, tell=tell)

@@ -10,7 +10,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,9 @@ from toolpost.cli import calls as screen
 from toolpost.cli.callids import may_mean, meant
 from toolpost.cli.completing import tool_names
 from toolpost.cli.opening import run, stored
-from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.options import Asked, json_option, only_here, pass_asked
+from toolpost.cli.remote import connected
+from toolpost.cli.remote_parts import RemoteAudit
 from toolpost.cli.terminal import console, counted, err, json_text, lines, out, print_json, safe
 from toolpost.config import find
 from toolpost.contracts import Store
@@ -124,11 +126,13 @@ def tail(asked: Asked, *, number: int, follow: bool, wide: bool, as_json: bool) 
 
     async def work() -> None:
         async with _kept(asked) as kept:
-            after = await last_position(kept.store)
-            found = await last_calls(kept.store, number)
             if not follow:
-                screen.show(asked, found, as_json=as_json, wide=wide)
+                screen.show(asked, await kept.last(number), as_json=as_json, wide=wide)
                 return
+            if not isinstance(kept, _Kept):
+                raise only_here("audit tail --follow")
+            after = await last_position(kept.store)
+            found = await kept.last(number)
             for call in found:
                 screen.say(call, as_json=as_json, wide=wide)
             while follow:
@@ -174,10 +178,9 @@ def search(
         text=text,
     )
 
-    async def work() -> list[AuditedCall]:
+    async def work() -> Sequence[AuditedCall]:
         async with _kept(asked) as kept:
-            found = [c async for c in calls(lines_of(kept.store)) if wanted.fits(c)]
-            return found[-limit:]
+            return await kept.found(wanted, limit)
 
     screen.show(asked, run(asked, work()), as_json=as_json, wide=wide)
 
@@ -192,10 +195,9 @@ def show(asked: Asked, *, call_id: str, as_json: bool) -> int:
     CALL_ID is an id as `audit tail` shows it, or the beginning of one.
     """
 
-    async def work() -> list[AuditedCall]:
+    async def work() -> Sequence[AuditedCall]:
         async with _kept(asked) as kept:
-            everything = calls(lines_of(kept.store))
-            return [c async for c in everything if may_mean(call_id, c.asked.call_id)]
+            return await kept.like(call_id)
 
     found = run(asked, work())
     chosen = set(meant(call_id, [c.asked.call_id for c in found]))
@@ -294,6 +296,8 @@ def export(
 
     async def work() -> int:
         async with _kept(asked) as kept:
+            if not isinstance(kept, _Kept):
+                raise only_here("audit export")
             written = 0
             with click.open_file(str(output or "-"), "w", encoding="utf-8") as stream:
                 async for piece in _exported(kept.store, form, wanted):
@@ -327,10 +331,33 @@ class _Kept(NamedTuple):
     store: Store
     folder: Path
 
+    async def last(self, number: int) -> Sequence[AuditedCall]:
+        return await last_calls(self.store, number)
+
+    async def found(self, wanted: Wanted, limit: int) -> Sequence[AuditedCall]:
+        """The latest that fit, the oldest of them first."""
+        found = [c async for c in calls(lines_of(self.store)) if wanted.fits(c)]
+        return found[-limit:]
+
+    async def like(self, call_id: str) -> Sequence[AuditedCall]:
+        """Those that may be meant."""
+        everything = calls(lines_of(self.store))
+        return [c async for c in everything if may_mean(call_id, c.asked.call_id)]
+
+    async def verified(self, earlier: Sequence[Head]) -> Verified:
+        # the anchors first: what is written meanwhile is beyond them, and not missing
+        known = anchors(self.folder)
+        proof = Proof(keys=verifiers(self.folder, KEY), anchors=known, earlier=earlier)
+        return await verify(lines_of(self.store), proof)
+
 
 @asynccontextmanager
-async def _kept(asked: Asked) -> AsyncIterator[_Kept]:
-    """The store of the config, and nothing else of it."""
+async def _kept(asked: Asked) -> AsyncIterator[_Kept | RemoteAudit]:
+    """The store of the config, and nothing else of it; or what a gateway has."""
+    if asked.url is not None:
+        async with connected(asked) as client:
+            yield RemoteAudit(client)
+        return
     config = find(asked.config)
     if config.settings.store.get("kind") == "memory":
         raise ConfigError(
@@ -343,6 +370,8 @@ async def _kept(asked: Asked) -> AsyncIterator[_Kept]:
 
 async def _verified(asked: Asked, file: Path | None, earlier: list[Head]) -> Verified:
     if file is not None:
+        if asked.url is not None:
+            raise only_here("audit verify FILE")
         config = find(asked.config)
         folder = config.base / config.settings.state / FOLDER
         keys = verifiers(folder, KEY)
@@ -351,10 +380,7 @@ async def _verified(asked: Asked, file: Path | None, earlier: list[Head]) -> Ver
         nothing = () if found.records else (f"there is no record in {file}",)
         return msgspec.structs.replace(found, unproven=(*found.unproven, *nothing))
     async with _kept(asked) as kept:
-        # the anchors first: what is written meanwhile is beyond them, and not missing
-        known = anchors(kept.folder)
-        proof = Proof(keys=verifiers(kept.folder, KEY), anchors=known, earlier=earlier)
-        return await verify(lines_of(kept.store), proof)
+        return await kept.verified(earlier)
 
 
 def _heads(file: Path) -> list[Head]:

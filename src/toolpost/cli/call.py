@@ -8,26 +8,31 @@ the tool is stopped before the program ends.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from toolpost.call import Progress
+from toolpost.call import OWNER, Progress
 from toolpost.cli.arguments import from_words
 from toolpost.cli.completing import parameter_names, tool_names
+from toolpost.cli.detached import see_to
 from toolpost.cli.failing import fail
 from toolpost.cli.opening import opened, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.progress import Bar
+from toolpost.cli.remote import connected, spec_of
 from toolpost.cli.saving import described, saved
 from toolpost.cli.terminal import err, json_text, out, print_json, safe, say
+from toolpost.config import find
 from toolpost.document import MAX_BYTES
-from toolpost.errors import Cancelled
+from toolpost.errors import CallError, Cancelled
+from toolpost.jobs import Job, Jobs
 from toolpost.result import Part, Resource, Result, Text, failure
-from toolpost.runtime import Runtime
+from toolpost.spec import ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,11 @@ class Wanted:
     help="An idempotency key: where the guard once is in force, the same call with it runs once.",
 )
 @click.option(
+    "--detach",
+    is_flag=True,
+    help="Do not wait: keep the call as a job, and say its id. See `toolpost jobs`.",
+)
+@click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -82,6 +92,7 @@ def command(
     timeout: float | None,
     session: str | None,
     key: str | None,
+    detach: bool,
     save: Path | None,
     as_json: bool,
 ) -> None:
@@ -102,6 +113,9 @@ def command(
         session=session,
         key=key,
     )
+    if detach:
+        _say_job(asked, _detached(asked, wanted, as_json=as_json, save=save), as_json=as_json)
+        return
     try:
         result, problems = run(asked, _called(asked, wanted))
     except KeyboardInterrupt:
@@ -116,7 +130,58 @@ def command(
     if as_json:
         print_json(result.to_dict())
     else:
-        _print(result, files)
+        print_result(result, files)
+
+
+def _detached(asked: Asked, wanted: Wanted, *, as_json: bool, save: Path | None) -> Job:
+    if wanted.dry_run or save is not None:
+        raise click.UsageError("--detach does not go with --dry-run or --save.")
+    if asked.url is None and find(asked.config).settings.store.get("kind") == "memory":
+        raise click.UsageError("The store is in memory: a job would end with this command.")
+    try:
+        if asked.url is not None:
+            return run(asked, _put_down_there(asked, wanted))
+        return run(asked, _put_down(asked, wanted))
+    except CallError as fault:
+        error = failure(fault, tool=wanted.name, call_id="", effects="once")
+        fail(error, tool=wanted.name, as_json=as_json)
+
+
+async def _put_down(asked: Asked, wanted: Wanted) -> Job:
+    """The job, in the store, and somebody to run it."""
+    async with opened(asked) as runtime:
+        await runtime.open_sandbox(wanted.name)
+        jobs = Jobs(runtime)
+        job = await jobs.submit(
+            wanted.name,
+            _arguments(runtime.registry.get(wanted.name), wanted),
+            caller=OWNER,
+            session_id=wanted.session,
+            timeout=wanted.timeout,
+            working_dir=str(Path.cwd()),
+            key=wanted.key,
+        )
+        await see_to(jobs.board, runtime.config)
+        return job
+
+
+async def _put_down_there(asked: Asked, wanted: Wanted) -> Job:
+    async with connected(asked) as client:
+        return await client.jobs.submit(
+            wanted.name,
+            _arguments(await spec_of(client, wanted.name), wanted),
+            session_id=wanted.session,
+            timeout=wanted.timeout,
+            key=wanted.key,
+        )
+
+
+def _say_job(asked: Asked, job: Job, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job.to_dict())
+    else:
+        out(safe(job.id))
+        say(f"It is kept, and runs on its own. See it with: {asked.program} jobs watch {job.id}")
 
 
 def _standard_input() -> str:
@@ -129,27 +194,44 @@ async def _called(asked: Asked, wanted: Wanted) -> tuple[Result, Mapping[str, st
     """The result, and what is wrong here as known when everything is closed: the last records of
     the audit are written then.
     """
+    if asked.url is not None:
+        return await _called_there(asked, wanted), {}
     async with opened(asked) as runtime:
         await runtime.open_sandbox(wanted.name)
         if runtime.lowered is not None:
             say(f"warning: {runtime.lowered}")
-        spec = runtime.registry.get(wanted.name)
-        schema = {} if spec is None else spec.input_schema
-        arguments = from_words(wanted.words, schema, file=wanted.args_file, stdin=wanted.stdin)
+        arguments = _arguments(runtime.registry.get(wanted.name), wanted)
+        execute = partial(runtime.execute, working_dir=str(Path.cwd()))
         with Bar(wanted.name, asked=asked) as bar:
-            result = await _watched(runtime, wanted, arguments, bar)
+            result = await _watched(execute, wanted, arguments, bar)
     return result, runtime.problems
 
 
-async def _watched(runtime: Runtime, wanted: Wanted, arguments: dict[str, Any], bar: Bar) -> Result:
+async def _called_there(asked: Asked, wanted: Wanted) -> Result:
+    async with connected(asked) as client:
+        try:
+            arguments = _arguments(await spec_of(client, wanted.name), wanted)
+        except CallError as fault:
+            return Result(error=failure(fault, tool=wanted.name, call_id="", effects="read"))
+        with Bar(wanted.name, asked=asked) as bar:
+            return await _watched(client.execute, wanted, arguments, bar)
+
+
+def _arguments(spec: ToolSpec | None, wanted: Wanted) -> dict[str, Any]:
+    schema = {} if spec is None else spec.input_schema
+    return from_words(wanted.words, schema, file=wanted.args_file, stdin=wanted.stdin)
+
+
+async def _watched(
+    execute: Callable[..., Awaitable[Result]], wanted: Wanted, arguments: dict[str, Any], bar: Bar
+) -> Result:
     pieces = _Pieces(bar)
     try:
-        return await runtime.execute(
+        return await execute(
             wanted.name,
             arguments,
             session_id=wanted.session,
             timeout=wanted.timeout,
-            working_dir=str(Path.cwd()),
             dry_run=wanted.dry_run,
             key=wanted.key,
             on_progress=pieces.hear,
@@ -181,7 +263,8 @@ class _Pieces:
             err("")
 
 
-def _print(result: Result, files: dict[int, Path]) -> None:
+def print_result(result: Result, files: dict[int, Path]) -> None:
+    """For a person, or for a pipe."""
     for warning in result.metadata.warnings:
         say(safe(f"warning: {warning}"))
     if result.metadata.plan is not None:

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from toolpost.cli.opening import loaded, run, uncalled
 from toolpost.cli.options import Asked
 from toolpost.cli.parameters import parameters
+from toolpost.cli.remote import connected
 from toolpost.cli.terminal import one_line
 from toolpost.config import find
 from toolpost.spec import ToolSpec
@@ -40,9 +41,14 @@ def parameter_names(
 
 
 def _specs(ctx: click.Context) -> tuple[ToolSpec, ...]:
-    asked = Asked(config=ctx.find_root().params.get("config"))
+    given = ctx.find_root().params
+    url, api_key = given.get("url"), given.get("api_key")
+    asked = Asked(config=given.get("config"), url=url, api_key=api_key)
 
     async def listed() -> tuple[ToolSpec, ...]:
+        if url is not None:
+            async with connected(asked) as client:
+                return await client.list()
         async with loaded(uncalled(find(asked.config)), asked) as runtime:
             return runtime.list()
 

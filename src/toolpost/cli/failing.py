@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 import click
 
+from toolpost.cli.options import Asked
 from toolpost.cli.terminal import print_json, safe, say
 from toolpost.codes import STATUS
 from toolpost.errors import Code, Remedy
@@ -17,6 +18,12 @@ from toolpost.result import Failure, Result
 
 APPROVALS: Final = "approvals"
 """Stands for a tool where it is approvals that are dealt with."""
+KEYS: Final = "keys"
+"""The same for API keys."""
+JOBS: Final = "jobs"
+"""The same for jobs."""
+ARTIFACTS: Final = "artifacts"
+"""The same for artifacts."""
 _BY_CODE: Final[dict[Code, str]] = {
     "NOT_FOUND": "see what there is with: toolpost list",
     "INTERNAL_ERROR": "see the log and the traceback with: toolpost --debug call …",
@@ -25,6 +32,13 @@ _BY_CODE: Final[dict[Code, str]] = {
     "UNAVAILABLE": "see what is missing with: toolpost doctor",
     "CANCELLED": "the tool was stopped; what it did before that stays done",
 }
+_REMOTE: Final[dict[Code, str]] = {
+    "UNAVAILABLE": "see whether the gateway of --url is there and ready: GET /readyz",
+    "UNAUTHORIZED": "give a key or a token of the gateway, as TOOLPOST_API_KEY or with --api-key",
+    "INTERNAL_ERROR": "the log of the gateway tells more",
+    "TIMEOUT": "the tool's own limit is in its spec, as timeout; --timeout can only lower it",
+}
+"""Of a gateway, where others can look further than whoever sits here."""
 _BY_REMEDY: Final[dict[Remedy, str]] = {
     "fix_args": "what the tool takes: toolpost show {tool}",
     "wait": "try again later",
@@ -47,10 +61,27 @@ def explained(error: Failure, tool: str) -> str:
 
 
 def _hint(error: Failure, tool: str) -> str:
+    asked = click.get_current_context().find_object(Asked)
+    if asked is not None and asked.url is not None:
+        if error.code in _REMOTE:
+            return _REMOTE[error.code]
+        return _hint_of(error, tool).replace("toolpost ", f"{asked.program} ")
+    return _hint_of(error, tool)
+
+
+def _hint_of(error: Failure, tool: str) -> str:
     if tool == APPROVALS and error.code in ("NOT_FOUND", "CONFLICT"):
         return "see what there is with: toolpost approvals list --all; toolpost approvals standing"
     if tool == APPROVALS and error.code == "VALIDATION_ERROR":
         return "see what can be said with: toolpost approvals approve --help"
+    if tool == KEYS and error.code in ("NOT_FOUND", "CONFLICT"):
+        return "see what there is with: toolpost keys list --all"
+    if tool == KEYS and error.code == "VALIDATION_ERROR":
+        return "see what can be said with: toolpost keys create --help"
+    if tool == JOBS and error.code == "NOT_FOUND":
+        return "see what there is with: toolpost jobs list --all"
+    if tool == ARTIFACTS and error.code == "NOT_FOUND":
+        return "what is kept, and for how long, is said with the result that it was part of"
     if error.code == "APPROVAL_REQUIRED":
         handle = (error.details or {}).get("approval")
         return (
@@ -61,9 +92,18 @@ def _hint(error: Failure, tool: str) -> str:
     return (_BY_CODE.get(error.code) or _BY_REMEDY[error.remedy]).format(tool=tool)
 
 
-def fail(error: Failure, *, tool: str, as_json: bool, result: Result | None = None) -> NoReturn:
-    """Say it, and end with the exit code of the error."""
-    if as_json:
+def fail(
+    error: Failure,
+    *,
+    tool: str,
+    as_json: bool,
+    result: Result | None = None,
+    silent: bool = False,
+) -> NoReturn:
+    """Say it, unless that has been done, and end with the exit code of the error."""
+    if silent:
+        pass
+    elif as_json:
         print_json((result or Result(error=error)).to_dict())
     else:
         for warning in () if result is None else result.metadata.warnings:

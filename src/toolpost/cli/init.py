@@ -21,8 +21,11 @@ from toolpost.sources.builtin import by_set, sample
 
 
 def _listed(name: str, rings: Sequence[str]) -> str:
-    text = ", ".join(f'"{ring}"' for ring in rings)
-    return "\n".join(wrap(f"# {name} = [{text}]", 80, subsequent_indent="#   "))
+    return "\n".join(wrap(f"# {name} = {_strings(rings)}", 80, subsequent_indent="#   "))
+
+
+def _strings(texts: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{text}"' for text in texts) + "]"
 
 
 _CONFIG: Final = f"""\
@@ -168,8 +171,8 @@ def _built_in(tools: str | None) -> str:
     if tools is None:
         return ""
     names = list(dict.fromkeys(name.strip() for name in tools.split(",") if name.strip()))
-    listed = ", ".join(f'"{name}"' for name in names)
-    source = f'\n[[sources]]\nkind = "builtin"\ntools = [{listed}]\n'
+    listed = "\n".join(wrap(f"tools = {_strings(names)}", 80, subsequent_indent="  "))
+    source = f'\n[[sources]]\nkind = "builtin"\n{listed}\n'
     return source + "".join(sample(name) for name in by_set(names))
 
 

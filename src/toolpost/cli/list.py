@@ -13,6 +13,7 @@ import click
 
 from toolpost.cli.opening import left_out, loaded, run, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.remote import connected
 from toolpost.cli.terminal import (
     console,
     counted,
@@ -59,6 +60,9 @@ def command(
     """
 
     async def listed() -> tuple[list[ToolSpec], Mapping[str, str]]:
+        if asked.url is not None:
+            async with connected(asked) as client:
+                return [*await client.list(kind=kind, category=category, tag=tag, tier=tier)], {}
         config = find(asked.config)
         if config.settings.store != Settings().store:
             store_of(config)  # not opened; but what calls would be refused for is refused here

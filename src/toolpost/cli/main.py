@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from toolpost.cli.options import Asked
+from toolpost.cli.options import Asked, only_here
 from toolpost.codes import STATUS, setup_exit
 from toolpost.environ import variables
 from toolpost.errors import CallError, SetupError
@@ -30,9 +30,14 @@ COMMANDS: Final = {
     "call": "Call a tool.",
     "import": "Make a spec file of tools that others describe, and pin them.",
     "push": "Write specs into a table of a database.",
+    "serve": "Serve the tools over HTTP: a REST API, and MCP at /mcp.",
+    "mcp": "Serve the tools to an MCP client, on standard input and output.",
     "lock": "Pin the definitions of the tools, and show what has changed.",
+    "jobs": "See, watch and stop detached calls.",
+    "artifacts": "Read outputs that were too large to be handed over.",
     "approvals": "See what waits for a yes, and answer.",
     "policy": "Try, explain and check the rules of the policy.",
+    "keys": "Make, list and revoke the API keys of the gateway.",
     "audit": "Read, search, verify and export the audit.",
     "doctor": "Check that everything here works.",
     "config": "Show every setting in force and where it comes from.",
@@ -40,6 +45,8 @@ COMMANDS: Final = {
     "completion": "Print the script that completes words in your shell.",
 }
 """What the list of commands says; the command itself is ``command`` in ``cli/<name>.py``."""
+_REMOTE: Final = ("list", "show", "call", "jobs", "artifacts", "approvals", "audit", "completion")
+"""What a gateway can be asked for with ``--url``."""
 _FILES: Final = {"import": "importing"}
 """Where the name of a command is no name for a file."""
 
@@ -97,6 +104,12 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", metavar="PATH", help="The config file; without it ./toolpost.toml.")
+@click.option("--url", metavar="URL", help="The tools of the gateway there, not those of a config.")
+@click.option(
+    "--api-key",
+    metavar="KEY",
+    help="The key or token for --url. Others here can read it: TOOLPOST_API_KEY is better.",
+)
 @click.option("--no-color", is_flag=True, help="No colours; as NO_COLOR in the environment.")
 @click.option("--debug", is_flag=True, help="Show the log, and tracebacks of failures.")
 @click.option(
@@ -108,14 +121,33 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     help="Show the version.",
 )
 @click.pass_context
-def cli(ctx: click.Context, *, config: str | None, no_color: bool, debug: bool) -> None:
+def cli(
+    ctx: click.Context,
+    *,
+    config: str | None,
+    url: str | None,
+    api_key: str | None,
+    no_color: bool,
+    debug: bool,
+) -> None:
     """Tools for AI agents: described once, governed everywhere, stoppable.
 
     Begin with `toolpost init`. Each command explains itself with --help.
     """
     color = not (no_color or variables("NO_COLOR").get("NO_COLOR"))
     ctx.color = None if color else False
-    ctx.obj = Asked(config=config, color=color, debug=debug)
+    if url is not None:
+        _demand_remote(ctx.invoked_subcommand, config)
+    elif api_key is not None:
+        raise click.UsageError("--api-key goes with --url.")
+    ctx.obj = Asked(config=config, color=color, debug=debug, url=url, api_key=api_key)
+
+
+def _demand_remote(command: str | None, config: str | None) -> None:
+    if config is not None:
+        raise click.UsageError("--url and --config name two different places: give one.")
+    if command is not None and command not in _REMOTE:
+        raise only_here(f"{PROGRAM} {command}")
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -36,9 +36,12 @@ def run(asked: Asked, work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def opened(asked: Asked) -> AsyncIterator[Runtime]:
-    """Everything the config names, ready to be called."""
-    async with loaded(find(asked.config), asked) as runtime:
+async def opened(asked: Asked, *, whole: bool = True) -> AsyncIterator[Runtime]:
+    """Everything the config names, ready to be called. ``whole``: who sits here gets outputs of
+    any size as they are.
+    """
+    config = find(asked.config)
+    async with loaded(_handing_over(config) if whole else config, asked) as runtime:
         await runtime.open_rings()
         yield runtime
 
@@ -74,6 +77,13 @@ def uncalled(config: Config) -> Config:
     tools.
     """
     settings = msgspec.structs.replace(config.settings, observers=(), store={"kind": "memory"})
+    return msgspec.structs.replace(config, settings=settings)
+
+
+def _handing_over(config: Config) -> Config:
+    guards = tuple(name for name in config.settings.guards if name != "artifacts")
+    tables = {k: v for k, v in config.settings.extensions.items() if k != "artifacts"}
+    settings = msgspec.structs.replace(config.settings, guards=guards, extensions=tables)
     return msgspec.structs.replace(config, settings=settings)
 
 

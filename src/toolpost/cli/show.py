@@ -6,20 +6,26 @@ shown only on request: it is no business of whoever calls it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from toolpost.cli.completing import tool_names
 from toolpost.cli.failing import fail
 from toolpost.cli.opening import asking, loaded, run
-from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.options import Asked, json_option, only_here, pass_asked
 from toolpost.cli.parameters import Parameter, parameters, raw_names, shape
+from toolpost.cli.remote import connected
 from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
 from toolpost.config import find
-from toolpost.result import Failure
+from toolpost.errors import CallError
+from toolpost.result import Failure, failure
 from toolpost.spec import TIERS, ToolSpec
+
+_SOFT: Final = re.compile(r"(?m)^(.{60,})\n(?=[A-Za-z`(])")
+"""Where a paragraph was broken for whoever reads the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +39,18 @@ class Shown:
     problem: str | None
     asking: str | None
     """The mode of the approval guard, if there is one."""
+    remote: bool = False
+    """It is a gateway's, which tells the spec and nothing else."""
 
     def to_dict(self, *, binding: bool) -> dict[str, Any]:
+        if self.remote:
+            return {
+                "spec": self.spec.public(),
+                "tier_name": TIERS[self.spec.tier],
+                "timeout": self.spec.time_limit,
+                "raw": raw_names(self.spec.input_schema),
+                "public_digest": self.spec.public_digest,
+            }
         return {
             "spec": self.spec.to_dict() if binding else self.spec.public(),
             "tier_name": TIERS[self.spec.tier],
@@ -55,13 +71,32 @@ class Shown:
 @pass_asked
 def command(asked: Asked, *, name: str, binding: bool, as_json: bool) -> None:
     """Show one tool: its parameters, limits and the road of a call."""
-    shown = run(asked, _shown(asked, name))
+    if asked.url is not None and binding:
+        raise only_here("show --binding")
+    shown = run(asked, _remote(asked, name) if asked.url is not None else _shown(asked, name))
     if isinstance(shown, Failure):
         fail(shown, tool=name, as_json=as_json)
     if as_json:
         print_json(shown.to_dict(binding=binding))
     else:
         _print(asked, shown, binding=binding)
+
+
+async def _remote(asked: Asked, name: str) -> Shown | Failure:
+    async with connected(asked) as client:
+        try:
+            spec = await client.show(name)
+        except CallError as fault:
+            return failure(fault, tool=name, call_id="", effects="read")
+    return Shown(
+        spec=spec,
+        observers=(),
+        guards=(),
+        isolation=None,
+        problem=None,
+        asking="policy",
+        remote=True,
+    )
 
 
 async def _shown(asked: Asked, name: str) -> Shown | Failure:
@@ -87,7 +122,7 @@ async def _shown(asked: Asked, name: str) -> Shown | Failure:
 def _print(asked: Asked, shown: Shown, *, binding: bool) -> None:
     spec, screen = shown.spec, console(asked)
     screen.print(plain(f"{spec.name}  {spec.title or ''}".rstrip(), "bold cyan"))
-    screen.print(plain(spec.description.strip()))
+    screen.print(plain(_SOFT.sub(r"\1 ", spec.description.strip())))
     screen.print()
     screen.print(lines(_facts(shown)))
     screen.print()
@@ -98,7 +133,8 @@ def _print(asked: Asked, shown: Shown, *, binding: bool) -> None:
         screen.print(lines([("example", json_text(example, indent=None))]))
     if binding:
         screen.print(lines([("binding", json_text(spec.binding))]))
-    screen.print(lines([("digest", spec.digest), ("public", spec.public_digest)]))
+    digest = () if shown.remote else (("digest", spec.digest),)
+    screen.print(lines([*digest, ("public", spec.public_digest)]))
 
 
 def _root(spec: ToolSpec) -> dict[str, Any]:
@@ -119,7 +155,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
         ("isolation", shown.isolation or ""),
         ("approval", _approval(shown) if spec.requires_approval else ""),
         ("raw", ", ".join(raw_names(spec.input_schema))),
-        ("road", road if shown.problem is None else ""),
+        ("road", road if shown.problem is None and not shown.remote else ""),
         ("problem", shown.problem or ""),
     ]
     return [(name, value) for name, value in facts if value]

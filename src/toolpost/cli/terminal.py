@@ -44,6 +44,20 @@ def out(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
+def at_once(data: str | bytes) -> None:
+    """To standard output, and seen there before the next: while tools are open, too, when what
+    they print goes elsewhere.
+    """
+    stream = sys.__stdout__
+    assert stream is not None, "main has opened it"
+    if isinstance(data, str):
+        stream.write(data)
+    else:
+        stream.flush()
+        stream.buffer.write(data)
+    stream.flush()
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """``1 rule``, ``2 rules``."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"

@@ -163,7 +163,7 @@ async def _awaited(running: asyncio.Future[_Entry | None], call: Call) -> _Entry
 def _served(entry: _Entry, call: Call, said: str) -> Result:
     kept = _decode(entry.data)
     call.note(Cache.name, said)
-    call.about.cached = True
+    call.about.cached, call.about.size = True, len(entry.data)
     if kept.warnings:
         call.about.open_warnings().extend(kept.warnings)
     return Result(kept.output, kept.parts, None, call.about)

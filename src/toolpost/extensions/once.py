@@ -97,6 +97,11 @@ class Once:
         self._runs: dict[str, _Run] = {}
         self._writing: set[asyncio.Task[None]] = set()
 
+    @property
+    def ttl(self) -> float:
+        """Seconds that a key is remembered."""
+        return self._ttl
+
     @classmethod
     def from_config(cls, options: Mapping[str, Any], around: Surroundings) -> Self:
         ttl = options_from(options, OnceOptions, "extension once").ttl
@@ -123,6 +128,7 @@ class Once:
             if run.arguments != arguments:
                 raise _other_arguments()
             if (result := await _joined(run, call)) is not None:
+                call.about.size = result.metadata.size
                 return _again(result, call, "joined the call that was running")
         run = self._runs[place] = _Run(arguments, asyncio.get_running_loop().create_future())
         result = None
@@ -161,6 +167,7 @@ class Once:
         if claim.arguments != arguments:
             raise _other_arguments()
         if claim.state == "done" and claim.result is not None:
+            call.about.size = len(claim.result)
             return _again(Result.from_dict(json.loads(claim.result)), call, "the first result")
         if self._runs_still(claim):
             call.note(Once.name, _RUNS_STILL.code)

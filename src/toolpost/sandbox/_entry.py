@@ -130,6 +130,8 @@ def follow(plan: dict[str, Any], received: list[int], talk: socket.socket) -> No
         resource.setrlimit(number, (value, value))
     for taken in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # by Python; tools expect none
         signal.signal(taken, signal.SIG_DFL)
+    if plan["bwrap"] and plan["landlock"]:
+        restrict(plan["landlock"], None)
     if plan["stay"]:
         start(argv, talk)
     if plan["bwrap"]:

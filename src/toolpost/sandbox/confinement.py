@@ -23,7 +23,10 @@ from toolpost.errors import SetupError
 Level = Literal["I0", "I1", "I2", "I3"]
 Mode = Literal["strict", "standard", "permissive"]
 
-Shape = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[float | None, ...]]
+Host = Literal["network", "processes"]
+Shape = tuple[
+    tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[Host, ...], tuple[float | None, ...]
+]
 
 MEMORY: Final = 1024 * 1024 * 1024
 LEVELS: Final[tuple[Level, ...]] = ("I0", "I1", "I2", "I3")
@@ -40,6 +43,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Host paths to be read and written, each at its own place."""
     egress: tuple[str, ...] = ()
     """``host:port``, exactly; or ``*`` for any public address."""
+    host: tuple[Host, ...] = ()
+    """What of the machine itself it shares, for programs that tell of it (``ps``, ``ss``): its
+    network, all of it; or the sight of its processes, of which it can neither signal one nor read
+    what only their user may.
+    """
     memory: int | None = None
     """Bytes: of all its processes where there is a cgroup, of each one where there is none.
 
@@ -68,7 +76,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     def shape(self) -> Shape:
         """What a sandbox and its check depend on; programs, variables and folders come later."""
         bounds = self.memory, self.cpus, self.processes, self.file_size, self.tier
-        return self.read, self.write, self.egress, bounds
+        return self.read, self.write, self.egress, self.host, bounds
 
 
 def least_level(tier: int, mode: Mode) -> Level:

@@ -2,7 +2,7 @@
 
 Above: ``sandbox.py`` binds the socket into the sandbox, where a relay leads to it from loopback.
 Below: ``net.destination`` decides. It speaks just enough HTTP: CONNECT, and requests with a whole
-URL. It refuses to know what is sent, and never looks into it.
+URL, one to a connection. It refuses to know what is sent, and never looks into it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Coroutine, Sequence
@@ -118,7 +119,8 @@ async def _attend(
     try:
         writer.write(wanted.answer)
         far_writer.write(wanted.forward)
-        await _joined(_carry(reader, far_writer), _carry(far_reader, writer))
+        back = _carry(far_reader, writer) if wanted.answer else _last(far_reader, writer)
+        await _joined(_carry(reader, far_writer), back)
     finally:
         far_writer.close()
 
@@ -183,6 +185,40 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         await writer.drain()
     with contextlib.suppress(OSError):
         writer.write_eof()
+
+
+async def _last(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """An answer, said to be the last of its connection: the next request on it may be meant for
+    another host, and must not be answered by this one, whatever it would like.
+    """
+    try:
+        while True:
+            first, *rest = await _lines(reader)
+            status = re.match(rb"HTTP/1\.[01] (\d{3})", first)
+            if status is None:
+                raise ValueError("no answer")
+            last = not status[1].startswith(b"1") or status[1] == b"101"
+            lines = [first, b"Connection: close", *rest] if last else [first, *rest]
+            writer.write(b"\r\n".join([*lines, b"", b""]))
+            if last:
+                break
+    except ValueError:  # or longer than any head is
+        await _answer(writer, "502 Bad Gateway", "that is not an answer")
+        return
+    await _carry(reader, writer)
+
+
+async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
+    """The lines of a head, without what says how its connection goes on."""
+    lines: list[bytes] = []
+    size = 0
+    while line := (await reader.readline()).strip(b"\r\n"):
+        size += len(line)
+        if size > _HEAD * 4:
+            raise ValueError("too long")
+        if not line.lower().startswith((b"connection:", b"keep-alive:", b"proxy-connection:")):
+            lines.append(line)
+    return lines or [b""]
 
 
 async def _answer(writer: asyncio.StreamWriter, status: str, why: str) -> None:

@@ -18,6 +18,8 @@ from toolpost import incarnation
 _PERIOD: Final = 100_000
 _NEEDED: Final = frozenset(("memory", "pids"))
 _WANTED: Final = ("memory", "pids", "cpu")
+_numbers: Final = count()
+"""Of all groups of this process: several sandboxes have one place for them."""
 
 
 class Group:
@@ -94,11 +96,10 @@ class Groups:
 
     def __init__(self, roots: Mapping[str, Path], version: int) -> None:
         self._roots = roots
-        self._numbers = count()
         self.version = version
 
     def make(self) -> Group:
-        name = str(next(self._numbers))
+        name = str(next(_numbers))
         folders = {controller: root / name for controller, root in self._roots.items()}
         for folder in folders.values():
             folder.mkdir(exist_ok=True)

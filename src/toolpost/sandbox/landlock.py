@@ -26,6 +26,10 @@ _ALL_SCOPES: Final = 0b11
 _DEVICES: Final = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 
 
+ALONE: Final[dict[str, Any]] = {"handled": [0, 0, _ALL_SCOPES], "rules": []}
+"""Of files, nothing is said; but what other processes are, is theirs: no signal, no look inside."""
+
+
 def version() -> int:
     """Landlock's version in this kernel; 0 if there is none."""
     return max(0, int(libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)))

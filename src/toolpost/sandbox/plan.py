@@ -199,7 +199,9 @@ def _walled(
     options = view.options(
         confinement,
         data=pieces,
-        seccomp=seccomp.build(shared_memory=machine.grouped) if machine.seccomp else None,
+        seccomp=seccomp.build(shared_memory=machine.grouped, host=confinement.host)
+        if machine.seccomp
+        else None,
         hidden=machine.hidden,
         inner=TALK in fds,
         shared_memory=machine.grouped,
@@ -211,6 +213,7 @@ def _walled(
         "bwrap": stage.program(machine.bwrap),
         "options": options,
         "data": pieces,
+        "landlock": landlock.ALONE if "processes" in confinement.host else None,
         "limits": _limits(machine, confinement),
         "stage": stage.trees,
         "maps": len(stage.maps),

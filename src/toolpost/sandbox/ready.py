@@ -145,13 +145,10 @@ class Ready:
 
     async def stem(self, confinement: Confinement) -> Stem:
         """One that waits, else a new one; bound as described."""
-        while self._stems:
-            stem = self._stems.popleft()
-            if not stem.child.exited.done():
-                break
+        if "processes" in confinement.host:
+            stem = await self._new_stem(namespace=False)
         else:
-            self._spare = min(self._spare + 1, _MOST_STEMS)
-            stem = await self._new_stem()
+            stem = await self._next_stem()
         if stem.group is not None:
             stem.group.limit(
                 memory=confinement.bound,
@@ -159,6 +156,14 @@ class Ready:
                 processes=confinement.processes + _OWN_PROCESSES,
             )
         return stem
+
+    async def _next_stem(self) -> Stem:
+        while self._stems:
+            stem = self._stems.popleft()
+            if not stem.child.exited.done():
+                return stem
+        self._spare = min(self._spare + 1, _MOST_STEMS)
+        return await self._new_stem()
 
     async def keep(self, confinement: Confinement) -> None:
         """Have one waiting for this description, from now on."""
@@ -246,10 +251,10 @@ class Ready:
         loop = asyncio.get_running_loop()
         self._clock = loop.call_later(_IDLE, self._tick) if self._places else None
 
-    async def _new_stem(self) -> Stem:
+    async def _new_stem(self, *, namespace: bool = True) -> Stem:
         group = None if self._groups is None else self._groups.make()
         try:
-            stem = await Stem.start(group)
+            stem = await Stem.start(group, namespace=namespace)
         except BaseException:
             if group is not None:
                 group.remove()

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from toolpost.errors import ConfigError, MissingPart, SetupError
 from toolpost.process import Child, unhurried
-from toolpost.sandbox import cold, egress, finding, plan
+from toolpost.sandbox import cold, egress, finding, landlock, plan
 from toolpost.sandbox.confinement import (
     LEVELS,
     Confinement,
@@ -125,11 +125,28 @@ class Sandbox:
             raise self._lacking(
                 "egress needs a network namespace", ("bubblewrap", "user namespaces")
             )
+        self._check_host(confinement)
         if os.geteuid() == 0 and self._machine.user is None:
             raise self._lacking("a sandbox of root has to become another user", ("user",))
         self._check_level(confinement)
         self._check_ownership(confinement, real)
         return real
+
+    def _check_host(self, confinement: Confinement) -> None:
+        """What is shared of the machine is fenced by the other layers: without them, not at all."""
+        if not confinement.host:
+            return
+        what = f"to share the host's {' and '.join(confinement.host)}"
+        if confinement.egress:
+            raise SetupError(f"{what}, and egress: with the one there is no other", at=("host",))
+        if self._machine.bwrap is None or not self._machine.seccomp:
+            layers = ("bubblewrap", "user namespaces", "seccomp")
+            raise self._lacking(f"{what} needs namespaces and a system call filter", layers)
+        if "processes" in confinement.host and landlock.version() < landlock.NEEDED:
+            raise MissingPart(
+                f"{what} needs Landlock {landlock.NEEDED}, which keeps them apart: Linux 6.12 or "
+                "newer"
+            )
 
     def _check_level(self, confinement: Confinement) -> None:
         tier = confinement.tier

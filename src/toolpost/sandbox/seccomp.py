@@ -32,6 +32,12 @@ _NEW_NAMESPACE: Final = 0x7E020000
 _SET_ID: Final = 0o6000
 _SOCK_RAW, _SOCK_PACKET = 3, 10
 _FAMILIES: Final = (1, 2, 10)  # unix, inet, inet6
+_NETLINK: Final = 16
+_OF_THE_HOST: Final = (
+    2,
+    10,
+    _NETLINK,
+)  # inet, inet6, netlink: services listen on abstract unix sockets
 _TTY_INJECTION: Final = (0x5412, 0x541C, 0x541D)  # TIOCSTI, TIOCLINUX, TIOCCONS
 _X32: Final = 0x40000000
 _NEWEST: Final = 462
@@ -151,7 +157,17 @@ _NOBODYS: Final[dict[str, tuple[int, int]]] = {
     "semget": (64, 190),
     "shmget": (29, 194),
 }
+# What one process of a user may do to another, beside signals.
+_TO_OTHERS: Final[dict[str, tuple[int, int]]] = {
+    "ioprio_set": (251, 30),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "setpriority": (141, 140),
+}
 _MMAP: Final = (9, 222)
+_PRLIMIT: Final = (302, 261)
 _MAP_SHARED_ANONYMOUS, _MAP_GROWSDOWN = 0x21, 0x100
 _AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -164,13 +180,21 @@ class _Step(NamedTuple):
 
 
 @lru_cache(8)
-def build(*, apart: bool = True, shared_memory: bool = True, machine: str = "") -> bytes | None:
+def build(
+    *,
+    apart: bool = True,
+    shared_memory: bool = True,
+    host: tuple[str, ...] = (),
+    machine: str = "",
+) -> bytes | None:
     """The filter for this machine, or ``None`` where the numbers are not known.
 
     ``apart=False`` is for where no namespaces keep network and processes apart: it leaves no
     socket but a pair, and nothing of what processes of one user share by name.
     ``shared_memory=False`` takes away what counts for no process (files in memory, maps that are
     shared and nobody's, System V), so that without a cgroup nothing would bound it.
+    ``host`` is what is shared with it: with its network there are no unix sockets, but netlink;
+    with its processes nothing that would change another.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
@@ -194,7 +218,12 @@ def build(*, apart: bool = True, shared_memory: bool = True, machine: str = "") 
     steps += _when(_IOCTL[here], _none_of(1, _TTY_INJECTION))
     steps += _when(_PERSONALITY[here], _one_of(0, (0, 0xFFFFFFFF), errno.EPERM))
     steps += _when(_SOCKETPAIR[here], _one_of(0, (1,), errno.EAFNOSUPPORT))
-    steps += _when(_SOCKET[here], _ordinary_socket() if apart else [_refuse(errno.EPERM)])
+    if "processes" in host:
+        for numbers in _TO_OTHERS.values():
+            steps += _when(numbers[here], [_refuse(errno.EPERM)])
+        steps += _when(_PRLIMIT[here], _one_of(0, (0,), errno.EPERM))  # its own
+    families = _OF_THE_HOST if "network" in host else _FAMILIES
+    steps += _when(_SOCKET[here], _ordinary_socket(families) if apart else [_refuse(errno.EPERM)])
     steps.append(_Step(_RETURN, ALLOW))
     return b"".join(struct.pack("=HBBI", s.code, s.yes, s.no, s.value) for s in steps)
 
@@ -268,8 +297,8 @@ def _one_of(place: int, values: tuple[int, ...], otherwise: int) -> list[_Step]:
     return [_argument(place), *tests, _refuse(otherwise), _Step(_RETURN, ALLOW)]
 
 
-def _ordinary_socket() -> list[_Step]:
-    families = _one_of(0, _FAMILIES, errno.EAFNOSUPPORT)[:-1]
+def _ordinary_socket(families: tuple[int, ...]) -> list[_Step]:
+    known = _one_of(0, families, errno.EAFNOSUPPORT)[:-1]
     kind = [
         _argument(1),
         _Step(_AND, 0xF),  # without SOCK_CLOEXEC and SOCK_NONBLOCK
@@ -278,4 +307,6 @@ def _ordinary_socket() -> list[_Step]:
         _Step(_RETURN, ALLOW),
         _refuse(errno.EPERM),
     ]
-    return [*families, *kind]
+    if _NETLINK in families:  # whose sockets are all raw
+        kind = [_argument(0), _Step(_EQUAL, _NETLINK, yes=len(kind) - 2), *kind]
+    return [*known, *kind]

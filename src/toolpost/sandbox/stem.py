@@ -53,14 +53,18 @@ class Stem:
         self._talk = talk
 
     @classmethod
-    async def start(cls, group: Group | None) -> Stem:
-        """Raises ``OSError`` if it does not come up, or cannot join its group."""
+    async def start(cls, group: Group | None, *, namespace: bool = True) -> Stem:
+        """Raises ``OSError`` if it does not come up, or cannot join its group. Without a namespace
+        it is among the processes of the host.
+        """
         talk, far_end = socket.socketpair()
         talk.setblocking(False)
         try:
             number = far_end.fileno()
             argv = [_ENTRY, str(number), *(group.entrances if group else ())]
-            child = await spawn_script(argv, env={}, cwd="/", pass_fds=[number])
+            child = await spawn_script(
+                argv, env={}, cwd="/", pass_fds=[number], namespace=namespace
+            )
         except BaseException:
             talk.close()
             raise

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from toolpost.sandbox.confinement import Confinement, within
+from toolpost.sandbox.confinement import Confinement, Host, within
 
 USER: Final = 1000
 INNER: Final = "/run/toolpost/inner.py"
@@ -41,9 +41,14 @@ _WRITTEN: Final = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _APART: Final = (
-    "--unshare-all --unshare-user --disable-userns --cap-drop ALL --die-with-parent --new-session "
+    "--unshare-user --unshare-ipc --unshare-uts --unshare-cgroup-try --disable-userns "
+    "--cap-drop ALL --die-with-parent --new-session "
     f"--uid {USER} --gid {USER} --hostname tool --clearenv"
 ).split()
+_UNLESS_OF_THE_HOST: Final[Mapping[Host, str]] = {
+    "network": "--unshare-net",
+    "processes": "--unshare-pid",
+}
 
 Held = tuple[str]
 """A path that is to be opened without following a link, and passed as a descriptor."""
@@ -111,7 +116,9 @@ def options(
         data.append(content)
         return len(data) - 1
 
-    made: list[Option] = [*_APART, *_furniture(shared_memory=shared_memory)]
+    host = confinement.host
+    made: list[Option] = [*_APART, *(o for h, o in _UNLESS_OF_THE_HOST.items() if h not in host)]
+    made += _furniture(shared_memory=shared_memory, processes="processes" in host)
     for place, text in _WRITTEN.items():
         made += ["--perms", "0644", "--file", piece(text.encode()), place]
     if inner:
@@ -127,12 +134,12 @@ def options(
     return [*made, "--remount-ro", "/"]
 
 
-@lru_cache(2)
-def _furniture(*, shared_memory: bool) -> tuple[str, ...]:
-    return tuple(_made_furniture(shared_memory=shared_memory))
+@lru_cache(4)
+def _furniture(*, shared_memory: bool, processes: bool) -> tuple[str, ...]:
+    return tuple(_made_furniture(shared_memory=shared_memory, processes=processes))
 
 
-def _made_furniture(*, shared_memory: bool) -> Iterator[str]:
+def _made_furniture(*, shared_memory: bool, processes: bool) -> Iterator[str]:
     for tree in system():
         if os.path.islink(tree):  # noqa: PTH114 - it is a text here
             yield from ("--symlink", os.readlink(tree), tree)  # noqa: PTH115 - as above
@@ -142,7 +149,11 @@ def _made_furniture(*, shared_memory: bool) -> Iterator[str]:
         real = os.path.realpath(path)
         link = real != path and within(real, "/usr")  # cheaper than a mount
         yield from ("--symlink" if link else "--ro-bind", real, path)
-    yield from ("--proc", "/proc", *_empty("/proc/1"), "--dev", "/dev")
+    if processes:
+        yield from ("--ro-bind", "/proc", "/proc")
+    else:
+        yield from ("--proc", "/proc", *_empty("/proc/1"))
+    yield from ("--dev", "/dev")
     if not shared_memory:  # it reads the same, but cannot be mapped: that would be shared memory
         yield from ("--dev-bind", "/dev/full", "/dev/zero")
     yield from ("--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm")  # noqa: S108

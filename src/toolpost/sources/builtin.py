@@ -33,8 +33,20 @@ class Set(NamedTuple):
 
 SETS: Final[Mapping[str, Set]] = MappingProxyType(
     {
+        "browser": Set(
+            "browser",
+            (
+                "browser_navigate",
+                "browser_snapshot",
+                "browser_extract",
+                "browser_screenshot",
+                "browser_click",
+                "browser_fill",
+            ),
+        ),
         "calculator": Set("calculator", ("calculator",)),
         "classify": Set("classify", ("classify_data",)),
+        "commands": Set("commands", ("system_command", "system_command_change")),
         "files": Set(
             "files",
             (
@@ -78,7 +90,10 @@ class BuiltinSource:
     ) -> None:
         """``settings`` are by set, as the config has them."""
         tools = tuple(tools)
-        self._wanted = by_set(tools)
+        try:
+            self._wanted = by_set(tools)
+        except SourceError as fault:
+            raise ConfigError(fault.message, at=("tools",)) from None
         self._named = frozenset(tools) - SETS.keys()
         self._base = base or Path.cwd()
         tables = settings or {}
@@ -104,9 +119,9 @@ class BuiltinSource:
             made = _module(name).tools(self._settings[name], self._base)
             there = {one.spec.name: one for one in made}
             for missing in sorted(self._named & tools - there.keys()):
+                needs = getattr(_module(name), "NEEDS", {}).get(missing, "they leave it out")
                 raise SourceError(
-                    f"the tool {missing!r} is not there as [sources.{name}] stands: "
-                    "its description says what it needs to be told"
+                    f"the tool {missing!r} is not there as [sources.{name}] stands: {needs}"
                 )
             found += (one for tool, one in there.items() if tool in tools)
         return found

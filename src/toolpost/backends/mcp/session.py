@@ -290,7 +290,7 @@ class Session:
         for key, request in (wanted.input_requests or {}).items():
             if not isinstance(request, types.ElicitRequest) or self._elicits is None:
                 raise ToolFailed(_NOBODY, remedy="other_tool")
-            found = await _elicited(self._elicits, call, request.params)
+            found = await _elicited(self._elicits, call, request.params, name=key)
             if isinstance(found, types.ErrorData):
                 raise ToolFailed(f"The tool asked something that cannot be asked: {found.message}")
             answers[key] = found
@@ -403,19 +403,19 @@ def _telling(call: Call) -> Any:
 
 
 async def _elicited(
-    elicits: Elicits, call: Call, params: types.ElicitRequestParams
+    elicits: Elicits, call: Call, params: types.ElicitRequestParams, *, name: str | None = None
 ) -> types.ElicitResult | types.ErrorData:
     message = shortened(stripped(params.message), _MOST_MESSAGE)
     if isinstance(params, types.ElicitRequestURLParams):
         if not params.url.startswith(("https://", "http://")):
             return types.ErrorData(code=types.INVALID_PARAMS, message="a page has an http address")
-        question = Question(message=message, url=params.url)
+        question = Question(message=message, url=params.url, name=name)
     else:
         try:
             verify(params.requested_schema)
         except InvalidSchema as fault:
             return types.ErrorData(code=types.INVALID_PARAMS, message=fault.message)
-        question = Question(message=message, schema=params.requested_schema)
+        question = Question(message=message, schema=params.requested_schema, name=name)
     answer: Answer = await elicits(call, question)
     content = answer.content if answer.action == "accept" and question.url is None else None
     return types.ElicitResult(action=answer.action, content=content)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.machinery import PathFinder
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
@@ -77,7 +79,8 @@ class PythonHandle:
     @property
     def about(self) -> Mapping[str, Any]:
         inside = {} if self._sandbox is None else self._sandbox.about
-        return {"isolation": self._isolation, **inside}
+        own = {} if self._life is None else self._life.about
+        return {"isolation": self._isolation, **inside, **own}
 
     async def health(self) -> Health:
         if self._life is not None:
@@ -176,7 +179,7 @@ class PythonBackend:
 
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
-            context = None if simple else _context(call)
+            context = None if simple else partial(_context, call)
             return await pool.run(where, arguments, context=context, on_event=_hear(call))
 
         async def check() -> Health:
@@ -300,7 +303,9 @@ async def _loadable(pool: WorkerPool, where: Target) -> Health:
 
 
 def _context(call: Call) -> dict[str, Any]:
-    """What of a call goes along to another process."""
+    """What of a call goes along to another process; asked for when that is about to begin, for
+    time passes until a worker is free.
+    """
     if call.metadata:
         _refuse_unless_json(call.metadata)
     return {
@@ -312,6 +317,7 @@ def _context(call: Call) -> dict[str, Any]:
         "phase": call.phase,
         "metadata": dict(call.metadata),
         "key": call.key,
+        "left": None if call.deadline is None else call.deadline - monotonic(),
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -137,9 +137,21 @@ def constructor_arguments(kind: type, services: Services) -> dict[str, Any]:
     """What a class is made with: every parameter is injected, by its type or its marker."""
     if kind.__init__ is object.__init__:  # type: ignore[misc]
         return {}
-    hints = get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
+    return _arguments(kind.__init__, inspect.signature(kind), services)  # type: ignore[misc]
+
+
+def health_arguments(health: Callable[..., Any], services: Services) -> dict[str, Any]:
+    """What a method that tells the health of a tool asks for: secrets, mostly."""
+    signature = inspect.signature(health)
+    return _arguments(health, signature, services) if signature.parameters else {}
+
+
+def _arguments(
+    function: Callable[..., Any], signature: inspect.Signature, services: Services
+) -> dict[str, Any]:
+    hints = get_type_hints(function, include_extras=True)
     given = {}
-    for name, parameter in inspect.signature(kind).parameters.items():
+    for name, parameter in signature.parameters.items():
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             wanted = _wanted(hints.get(name), optional=parameter.default is not parameter.empty)
             given[name] = _giver(name, wanted, services, parameter.default)(None)
@@ -150,7 +162,11 @@ def _wanted(hint: Any, *, optional: bool) -> Inject | Secret:
     for marker in getattr(hint, "__metadata__", ()):
         if isinstance(marker, Secret):
             return Secret(marker.name, optional)
-    return Inject(getattr(hint, "__origin__", hint), optional)
+    wanted = hint.__origin__ if get_origin(hint) is Annotated else hint
+    members = [one for one in get_args(wanted) if one is not type(None)]
+    if len(members) == 1 and type(None) in get_args(wanted):
+        return Inject(members[0], optional)
+    return Inject(wanted, optional)
 
 
 def taking_a_mapping(function: Callable[..., Any], services: Services) -> Function:

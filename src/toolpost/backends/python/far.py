@@ -39,7 +39,8 @@ class FarTool:
 
     def call(self, context: dict[str, Any], arguments: dict[str, Any], send: Send) -> Call:
         """The call that is served; ``context`` is what the other side said of it."""
-        known = {key: value for key, value in context.items() if key != "caller"}
+        known = {key: value for key, value in context.items() if key not in ("caller", "left")}
+        left = context.get("left")
         return Call(
             **{"tool": self._spec.name, "call_id": "", **known},
             spec=self._spec,
@@ -47,6 +48,7 @@ class FarTool:
             caller=msgspec.convert(context.get("caller") or {"id": "owner"}, Caller),
             about=Metadata(warnings=_Warnings(send)),
             on_progress=_reporting(send),
+            deadline=None if left is None else monotonic() + left,
         )
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
 
-from toolpost.backends.python.calling import Function, constructor_arguments, defaults, described
+from toolpost.backends.python.calling import (
+    Function,
+    constructor_arguments,
+    defaults,
+    described,
+    health_arguments,
+)
 from toolpost.call import Call
 from toolpost.contracts import Health, Services
 from toolpost.errors import InvalidArguments
@@ -55,10 +61,18 @@ class Life:
 
         return alive
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What the tool itself says of where its work is done."""
+        about: Mapping[str, Any] = getattr(self._instance, "about", {})
+        return about
+
     async def health(self) -> Health:
         try:
             instance = await self._get_ready()
-            health: Health = await instance.health()
+            health: Health = await instance.health(
+                **health_arguments(instance.health, self._services)
+            )
             return health
         except Exception as exc:  # noqa: BLE001 - whatever keeps it from answering is why it is not healthy
             return Health(False, f"{type(exc).__name__}: {exc}")

@@ -30,7 +30,7 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -98,10 +98,13 @@ class WorkerPool:
         target: Target,
         arguments: Mapping[str, Any],
         *,
-        context: dict[str, Any] | None = None,
+        context: Callable[[], dict[str, Any]] | None = None,
         on_event: OnEvent | None = None,
     ) -> Any:
-        """Run one call to its end and return the tool's output as plain JSON data."""
+        """Run one call to its end and return the tool's output as plain JSON data.
+
+        ``context`` says what a tool is told that asks for its call, when it begins.
+        """
         key = self._keys.get(target)
         if key is None:
             key = self._keys[target] = len(self._keys)
@@ -110,7 +113,8 @@ class WorkerPool:
             if worker is None or key not in worker.known:
                 worker = await self._loaded(key, target, worker)
             try:
-                answer = worker.begin(key, target, arguments, context, on_event)
+                told = None if context is None else context()
+                answer = worker.begin(key, target, arguments, told, on_event)
                 if answer is not None:  # else it died or retired while it was idle: take another
                     return await answer
             except asyncio.CancelledError:

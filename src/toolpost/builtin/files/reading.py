@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from annotated_types import Ge, Le, MaxLen
@@ -154,7 +155,7 @@ def list_directory(
     left, visited = _MOST_NAMES, 0
     at = place(files.read, path)
     with told(path, files.read), opened(at.folder) as folder:
-        for one in beneath.walk(folder, at.path, recursive=recursive, most=_MOST_VISITED):
+        for one in beneath.walk(folder, at.path, recursive=recursive, most=_MOST_VISITED + 1):
             visited += 1
             if visited > _MOST_VISITED:
                 return {"entries": entries, "truncated": True}
@@ -207,23 +208,27 @@ def search_files(
     :param limit: How many lines at most.
     """
     matches = searching.matcher(pattern, ignore_case=ignore_case, literal=literal)
-    fits = None if include is None else glob((include,))
     at = place(files.read, path)
     with told(path, files.read), opened(at.folder) as folder:
         if _is_folder(folder, at.path):
-            found = beneath.walk(folder, at.path, most=_MOST_VISITED)
-            whole = include is not None and "/" in include
-            names = (
-                one.name
-                for one in found
-                if one.kind == "file"
-                and (fits is None or fits(one.name if whole else one.name.rpartition("/")[2]))
-            )
-            return searching.search(
-                folder, names, matches, at=at.path, shown=path, limit=limit, most=_MOST_VISITED
-            )
+            found = beneath.walk(folder, at.path, most=_MOST_VISITED + 1)
+            names = _files(found, include)
+            return searching.search(folder, names, matches, at=at.path, shown=path, limit=limit)
         os.close(beneath.regular(folder, at.path))  # or say why not
-        return searching.search(folder, ("",), matches, at=at.path, shown=path, limit=limit, most=1)
+        return searching.search(folder, ("",), matches, at=at.path, shown=path, limit=limit)
+
+
+def _files(found: Iterator[beneath.Entry], include: str | None) -> Iterator[str | None]:
+    """The names of files that are wanted; ``None`` if there are too many to look at them all."""
+    fits = None if include is None else glob((include,))
+    whole = include is not None and "/" in include
+    for visited, one in enumerate(found):
+        if visited >= _MOST_VISITED:
+            yield None
+            return
+        name = one.name if whole else one.name.rpartition("/")[2]
+        if one.kind == "file" and (fits is None or fits(name)):
+            yield one.name
 
 
 def _is_folder(folder: int, path: str) -> bool:

@@ -21,7 +21,8 @@ _BLOCK: Final = 256 * 1024
 _LONGEST: Final = 64 * 1024
 """Characters of a line; what is behind them is not looked at."""
 _SHOWN: Final = 400
-_COMPILED: Final = 2_000_000
+_COMPILED: Final = 1_000_000
+"""Bytes of a compiled pattern: with so many a line of full length takes a few seconds at worst."""
 _PATIENCE: Final = 20.0
 """Seconds, of the tool's thirty: then what was found is given back."""
 
@@ -69,32 +70,31 @@ def matcher(pattern: str, *, ignore_case: bool, literal: bool) -> Callable[[str]
 
 def search(
     folder: int,
-    names: Iterable[str],
+    names: Iterable[str | None],
     matches: Callable[[str], bool],
     *,
     at: str,
     shown: str,
     limit: int,
-    most: int,
 ) -> Matches:
-    """Look through files beneath a folder, ``names`` from ``at`` on, which callers call ``shown``.
-    At most so many files are looked at, and no longer than there is patience.
+    """Look through files beneath a folder, ``names`` from ``at`` on, which callers call ``shown``,
+    no longer than there is patience. ``None`` among the names: there are more that are not told.
     """
     until = monotonic() + _PATIENCE
     found: list[Match] = []
     looked = 0
     for name in names:
-        if looked >= most or monotonic() > until:
+        if name is None or monotonic() > until:
             return {"matches": found, "files": looked, "truncated": True}
         looked += 1
         path = legible(_joined(shown, name))
         for number, line in _lines(folder, _joined(at, name), until):
-            if number and matches(line):
+            if not number or monotonic() > until:
+                return {"matches": found, "files": looked, "truncated": True}
+            if matches(line):
                 if len(found) >= limit:
                     return {"matches": found, "files": looked, "truncated": True}
                 found.append({"path": path, "line": number, "text": line[:_SHOWN]})
-            if not number:
-                return {"matches": found, "files": looked, "truncated": True}
     return {"matches": found, "files": looked, "truncated": False}
 
 
@@ -128,6 +128,8 @@ def _lines(folder: int, path: str, until: float) -> Iterator[tuple[int, str]]:
                 rest, skipping = "", True
         if rest and not skipping:
             yield number + 1, rest
+    except OSError:
+        return  # it cannot be read, as some of the kernel's own files cannot
     finally:
         os.close(fd)
 

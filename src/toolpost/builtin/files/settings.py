@@ -34,6 +34,10 @@ class Settings(Options, frozen=True):
     total_size: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000_000
     read_size: Annotated[int, msgspec.Meta(ge=1, le=2_000_000)] = 250_000
 
+    def __post_init__(self) -> None:
+        if not (*self.roots, *self.read):
+            raise ConfigError("files: name a folder in roots or in read", at=("roots",))
+
 
 class Files(msgspec.Struct, frozen=True):
     """The settings as the tools have them: every folder with its place."""
@@ -49,8 +53,6 @@ class Files(msgspec.Struct, frozen=True):
 def prepared(settings: Settings, base: Path) -> Files:
     """The settings with every folder at its place."""
     write, read = roots(settings.roots, base), roots(settings.read, base)
-    if not (*write, *read):
-        raise ConfigError("source builtin files: name a folder in roots or in read", at=("roots",))
     if not beneath.available():
         raise MissingPart(beneath.MISSING)
     here = os.path.realpath(base)

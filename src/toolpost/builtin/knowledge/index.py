@@ -34,6 +34,7 @@ create virtual table if not exists passages using fts5 (
 create table if not exists vectors (id integer primary key, vector blob not null);
 create table if not exists state (key text primary key, value integer not null);
 """
+_DAMAGED: Final = "The file of the knowledge base is damaged: delete it and ingest again."
 _WEIGHTS: Final = "bm25(passages, 4.0, 3.0, 1.0)"
 _COMMON: Final = frozenset(
     re.findall(
@@ -73,17 +74,24 @@ def opened(path: str, *, make: bool = False) -> Iterator[Index]:
             remedy="other_tool",
             effects="none",
         )
-    if make:
-        Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
-    try:
-        with _explained():
+    with _explained():
+        if make:
+            _make_folder(Path(path).parent)
+        connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        try:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
             connection.executescript(_SCHEMA)
             yield Index(connection, path)
-    finally:
-        connection.close()
+        finally:
+            connection.close()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as exc:
+        raise ToolFailed(f"The knowledge base cannot be kept: {exc.strerror}.") from exc
 
 
 @contextmanager
@@ -97,15 +105,13 @@ def _explained() -> Iterator[None]:
             raise Unavailable("The knowledge base is being written: try again.") from exc
         if "fts5" in said:
             raise ToolFailed("The SQLite of this Python has no full-text search.") from exc
-        if "full" in said or "readonly" in said or "unable to open" in said:
-            raise ToolFailed(f"The knowledge base cannot be kept: {said}.") from exc
-        raise
+        if "no such" in said or "has no column" in said:
+            raise ToolFailed(_DAMAGED) from exc
+        raise ToolFailed(f"The knowledge base cannot be kept: {said}.") from exc
     except sqlite3.DatabaseError as exc:
         if isinstance(exc, sqlite3.IntegrityError | sqlite3.ProgrammingError):
             raise
-        raise ToolFailed(
-            "The file of the knowledge base is damaged: delete it and ingest again."
-        ) from exc
+        raise ToolFailed(_DAMAGED) from exc
 
 
 class Index:
@@ -181,11 +187,13 @@ class Index:
         row = self._run("select value from state where key = 'generation'").fetchone()
         return row[0] if row else 0
 
-    def without_vectors(self, most: int) -> list[tuple[int, str]]:
+    def without_vectors(self, most: int, *, after: int) -> list[tuple[int, str]]:
+        """Passages behind this one, in their order."""
         return self._run(
-            "select p.rowid, p.title || '. ' || p.heading || '. ' || p.text from passages p "
-            "left join vectors v on v.id = p.rowid where v.id is null limit ?",
-            (most,),
+            "select p.rowid, p.title || '. ' || p.heading || '. ' || p.text from "
+            "(select l.id from places l left join vectors v on v.id = l.id where l.id > ? "
+            "and v.id is null order by l.id limit ?) one join passages p on p.rowid = one.id",
+            (after, most),
         ).fetchall()
 
     def vectors(self) -> list[tuple[int, bytes]]:

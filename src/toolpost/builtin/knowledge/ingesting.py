@@ -18,13 +18,15 @@ from toolpost.builtin import decoding
 from toolpost.builtin.knowledge import meaning
 from toolpost.builtin.knowledge.index import Index
 from toolpost.builtin.knowledge.settings import Knowledge
-from toolpost.builtin.knowledge.splitting import split
+from toolpost.builtin.knowledge.splitting import Document, split
 from toolpost.builtin.rooted import Root, legible, opened, place, told
 
 ENDINGS: Final = (
     ".md", ".markdown", ".mdx", ".rst", ".txt", ".text", ".adoc", ".org", ".html", ".htm", ".xhtml",
 )  # fmt: skip
 _BATCH: Final = 50
+_BATCH_SIZE: Final = 10_000_000
+"""Bytes of the files of a batch: they are held until it is kept."""
 _VECTORS: Final = 256
 _MOST_TOLD: Final = 20
 _LEFT_OUT: Final = frozenset(("node_modules", "__pycache__", "venv", "site-packages"))
@@ -38,6 +40,15 @@ class Target(NamedTuple):
     folder: str
     path: str
     name: str
+    size: int
+
+
+class Read(NamedTuple):
+    """A file that was read, and is to be kept."""
+
+    name: str
+    digest: str
+    document: Document
     size: int
 
 
@@ -63,14 +74,17 @@ def ingest(
     done = Ingested()
     targets = list(_targets(knowledge, path, done))
     known = index.digests()
-    for start in range(0, len(targets), _BATCH):
+    held: list[Read] = []
+    for number, target in enumerate(targets, start=1):
         if monotonic() >= until:
             done.complete = False
             break
-        with index.writing():
-            for target in targets[start : start + _BATCH]:
-                _one(index, knowledge, target, known=known, done=done)
-        tell(min(start + _BATCH, len(targets)), len(targets), "files read")
+        if (one := _one(knowledge, target, known=known, done=done)) is not None:
+            held.append(one)
+        if number % _BATCH == 0 or sum(one.size for one in held) > _BATCH_SIZE:
+            _keep(index, held)
+            tell(number, len(targets), "files read")
+    _keep(index, held)
     if done.complete:
         _forget(index, known, targets, _under(knowledge, path), done)
     if knowledge.meaning:
@@ -121,31 +135,41 @@ def _wanted(entry: beneath.Entry) -> bool:
     )
 
 
+def _keep(index: Index, held: list[Read]) -> None:
+    """Put into the index what was read; nobody else waits while it is read."""
+    if held:
+        with index.writing():
+            for one in held:
+                index.put(one.name, one.digest, one.document)
+        held.clear()
+
+
 def _one(
-    index: Index, knowledge: Knowledge, target: Target, *, known: dict[str, str], done: Ingested
-) -> None:
+    knowledge: Knowledge, target: Target, *, known: dict[str, str], done: Ingested
+) -> Read | None:
+    """What a file says, unless it is known or cannot be used."""
     done.files += 1
     if target.size > knowledge.file_size:
         done.skip(target.name, f"larger than {knowledge.file_size} bytes")
-        return
+        return None
     try:
         data = _read(target, knowledge.file_size)
     except OSError as exc:
         done.skip(target.name, exc.strerror or "cannot be read")
-        return
+        return None
     digest = hashlib.blake2b(data, digest_size=16).hexdigest()
     if known.get(target.name) == digest:
         done.unchanged += 1
-        return
+        return None
     how = decoding.encoding(data, whole=True)
     if how is None:
         done.skip(target.name, "not a text")
-        return
+        return None
     text = decoding.piece(data[len(how.mark) :], how, whole=True).text
     plain = text.encode("utf-8", "replace").decode().replace("\0", "")
-    index.put(target.name, digest, split(plain, target.path))
     done.updated += target.name in known
     done.added += target.name not in known
+    return Read(target.name, digest, split(plain, legible(target.path)), len(data))
 
 
 def _read(target: Target, most: int) -> bytes:
@@ -175,8 +199,8 @@ def _add_meaning(index: Index, done: Ingested, *, until: float, tell: Tell) -> N
     model = meaning.model()
     if model is None:
         return
-    count = 0
-    while rows := index.without_vectors(_VECTORS):
+    count = last = 0
+    while rows := index.without_vectors(_VECTORS, after=last):
         if monotonic() >= until:
             done.complete = False
             return
@@ -184,4 +208,5 @@ def _add_meaning(index: Index, done: Ingested, *, until: float, tell: Tell) -> N
         with index.writing():
             index.add_vectors(zip((number for number, _ in rows), vectors, strict=True))
         count += len(rows)
+        last = max(number for number, _ in rows)
         tell(count, None, "passages understood")

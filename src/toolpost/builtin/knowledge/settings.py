@@ -30,6 +30,10 @@ class Settings(Options, frozen=True):
     files: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 50_000
     meaning: Literal["auto", "off"] = "auto"
 
+    def __post_init__(self) -> None:
+        if not self.roots:
+            raise ConfigError("knowledge: name a folder in roots", at=("roots",))
+
 
 class Knowledge(msgspec.Struct, frozen=True):
     """The settings as the tools have them."""
@@ -43,8 +47,6 @@ class Knowledge(msgspec.Struct, frozen=True):
 
 def prepared(settings: Settings, base: Path) -> Knowledge:
     """The settings with every folder at its place."""
-    if not settings.roots:
-        raise ConfigError("source builtin knowledge: name a folder in roots", at=("roots",))
     return Knowledge(
         roots=roots(settings.roots, base),
         index=str(base / settings.index),

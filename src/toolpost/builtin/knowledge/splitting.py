@@ -66,7 +66,7 @@ def split(text: str, name: str) -> Document:
 def _passages(blocks: list[Block]) -> Iterator[Passage]:
     above: dict[int, str] = {}
     held: list[str] = []
-    line = 0
+    line = size = 0
 
     def made() -> Iterator[Passage]:
         if held:
@@ -80,12 +80,14 @@ def _passages(blocks: list[Block]) -> Iterator[Passage]:
             above = {level: text for level, text in above.items() if level < block.level}
             above[block.level] = block.text[:_MOST_HEADING]
             continue
-        size = sum(map(len, held))
+        size = size if held else 0
         if held and size >= _LEAST and size + len(block.text) > SIZE:
             yield from made()
+            size = 0
         line = line if held else block.line
         if len(block.text) <= SIZE * 2:
             held.append(block.text)
+            size += len(block.text)
             continue
         yield from made()
         for piece, offset in _cut(block.text):
@@ -97,7 +99,7 @@ def _passages(blocks: list[Block]) -> Iterator[Passage]:
 
 def _cut(text: str) -> Iterator[tuple[str, int]]:
     """A long paragraph in pieces that end at the end of a line, of a sentence or of a word."""
-    place = 0
+    place = lines = 0
     while place < len(text):
         end = min(len(text), place + SIZE)
         if end < len(text):
@@ -106,7 +108,8 @@ def _cut(text: str) -> Iterator[tuple[str, int]]:
                 if found > 0:
                     end = found + len(mark)
                     break
-        yield text[place:end].strip(), text.count("\n", 0, place)
+        yield text[place:end].strip(), lines
+        lines += text.count("\n", place, end)
         place = end
 
 

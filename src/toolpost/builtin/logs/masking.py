@@ -29,6 +29,7 @@ _USER: Final = re.compile(
     r"input|interface|is|login|mode|name|not|on|or|requests?|requested|session|space|table|to|"
     rf"unknown|was|with)\b)'?[^{_D}]++'?|(?<=\busername[ =])[^{_D}]++"
     rf"|(?<=\b(?:password|ublickey) for )(?!invalid user)[^{_D}]++"
+    rf"|(?<=\bauthentication failures for )(?!invalid user)[^{_D}]++"
 )
 _DATE: Final = re.compile(
     r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?+ )?+"
@@ -63,7 +64,8 @@ def masked(message: str) -> str:
         or "ser=" in message
         or "name" in message
         or "y for " in message
-        or ("d for " in message)
+        or "d for " in message
+        or "s for " in message
     ):
         message = _USER.sub(WILD, message)
     if " ()" in message:

@@ -23,6 +23,8 @@ _FORMS_BESIDE_VALUES: Final = 3
 """… or so many, if numbers and the like were seen in that place too."""
 _FORMS_WITH_DOTS: Final = 4
 """… or so many names of several parts, such as com.example.app."""
+_FORMS_CROSSED: Final = 3
+"""… or so many in each of two places, if most of them go with most of the others."""
 _MOST_SHAPES: Final = 5000
 _MOST_KNOWN: Final = 50_000
 _LONGEST: Final = 60
@@ -218,7 +220,7 @@ def _two_apart(shapes: Iterable[Shape], forms: int) -> list[tuple[Shape, list[Sh
             by_start[shape[0]].append(shape)
     found: list[tuple[Shape, list[Shape]]] = []
     for group in by_start.values():
-        if len(group) >= 2 * forms and len(group) * len(group[0]) ** 2 <= _MOST_PAIRS:
+        if len(group) >= forms and len(group) * len(group[0]) ** 2 <= _MOST_PAIRS:
             found += _pairs(group, forms)
     found.sort(key=lambda group: -len(group[1]))
     return found
@@ -232,12 +234,21 @@ def _pairs(group: list[Shape], forms: int) -> Iterator[tuple[Shape, list[Shape]]
             for j in places[number + 1 :]:
                 alike[_opened(shape, (i, j))].append(shape)
     for opened, members in alike.items():
-        if len(members) < 2 * forms:
+        if len(members) < forms:
             continue
         differing = [i for i, word in enumerate(opened) if word == WILD != members[0][i]]
-        enough = forms * _doubt(opened)
-        if all(len({member[i] for member in members}) >= enough for i in differing):
+        counts = [len({member[i] for member in members}) for i in differing]
+        doubt = _doubt(opened)
+        free = min(counts) >= forms * doubt and len(members) >= 2 * forms
+        if free or (doubt == 1 and _are_crossed(counts, len(members))):
             yield opened, members
+
+
+def _are_crossed(counts: list[int], members: int) -> bool:
+    """Whether each of two words goes with most forms of the other: they say nothing about each
+    other, as ``from NEW to RUNNING`` does not.
+    """
+    return min(counts) >= _FORMS_CROSSED and members > 0.6 * counts[0] * counts[-1]
 
 
 def _doubt(opened: Shape) -> int:

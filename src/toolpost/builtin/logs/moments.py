@@ -46,6 +46,11 @@ WAYS: Final = (
         rf"(?P<h>[0-2]\d):?(?P<min>[0-5]\d):?(?P<s>[0-6]\d){_PART}{_ZONE}",
     ),
     _way(
+        "basic iso without zeros",
+        r"(?P<y>20\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)[T-]"
+        rf"(?P<h>[0-2]?\d):(?P<min>[0-5]?\d):(?P<s>[0-6]?\d){_PART}",
+    ),
+    _way(
         "web server",
         rf"(?P<d>[0-3]\d)/{_MONTH}/(?P<y>\d{{4}}):{_CLOCK}(?: (?P<z>[+-]\d{{4}}))?+",
     ),
@@ -124,6 +129,8 @@ class Clock:
         name = field.get("mon")
         month = _MONTHS[name] if name else int(field.get("m") or today.month)
         year, short = field.get("y"), field.get("y2")
+        if year and not 1 < int(year) < 9999:
+            raise ValueError("in another zone it may be in no year at all")
         made = datetime(
             int(year) if year else 2000 + int(short) if short else today.year,
             month,

@@ -24,6 +24,7 @@ _MEMORY: Final = 128 << 20
 """Bytes that unpacking xz may take; its own format asks for as much as it likes."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*+[A-Za-z]")
 _CONTROL: Final = re.compile(rb"[\x01-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAGIC: Final = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -67,11 +68,14 @@ class Lines:
         return cls(io.BytesIO(data), size=len(data))
 
     def __iter__(self) -> Iterator[list[str]]:
-        decode = None
+        decode, narrow = None, True
         pending, skipping = "", False
         for data in self._data():
             if decode is None:
                 decode = _decoder(data)
+                narrow = not data.startswith(_WIDE)
+            if narrow and b"\0" in data:
+                data = data.translate(None, b"\0")  # a hole in a file, of any size
             text = decode.decode(data)
             if "\0" in text:
                 text = text.replace("\0", "")
@@ -112,7 +116,7 @@ class Lines:
         pieces = self._unpacked(first) if self.compression else self._plain(first)
         judged = False
         for piece in pieces:
-            if not judged and (real := piece.replace(b"\0", b"")[:65536]):
+            if not judged and (real := piece.translate(None, b"\0")[:65536]):
                 _refuse_binary(piece[:65536], real)
                 judged = True
             self.unpacked += len(piece)
@@ -196,7 +200,7 @@ def _unpacker(name: str) -> Unpacker:
 
 
 def _refuse_binary(data: bytes, real: bytes) -> None:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith(_WIDE):
         return
     if len(_CONTROL.findall(real)) > len(real) * 0.05:
         raise ToolFailed(
@@ -205,7 +209,7 @@ def _refuse_binary(data: bytes, real: bytes) -> None:
 
 
 def _decoder(data: bytes) -> codecs.IncrementalDecoder:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith(_WIDE):
         return codecs.getincrementaldecoder("utf-16")("replace")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data)

@@ -178,6 +178,8 @@ def analyze_logs(
     with _source(text, path, logs) as source:
         analysis = Analysis(until=_until(call), tell=_progress(call))
         analysis.run(source)
+        if not analysis.complete:
+            call.warn("There was no time for all of the log: this is what was read by then.")
         return _answer(analysis, source, limit)
 
 

@@ -1,0 +1,220 @@
+"""What is done with a page: open, look, read, click, fill.
+
+Above: ``serving.py``. Below: Playwright. Texts are read in a world of their own, where nothing that
+the page has put in the place of the language's own functions is in force, and cut to size there. It
+refuses to know whose page it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from playwright.async_api import Error, FloatRect, Locator, Page
+from playwright.async_api import TimeoutError as Late
+
+from .faults import Fault
+from .sessions import Session
+
+_SETTLING: Final = 5_000.0
+"""Milliseconds that a page may go on loading before it is taken as it is."""
+_MOST_URL: Final = 4_000
+_TALLEST: Final = 8_000
+_WIDEST: Final = 2_000
+_MOST_PIXELS: Final = _TALLEST * _WIDEST
+_MOST_PNG: Final = 8 * 1024 * 1024
+_REF: Final = re.compile(r"(?:f\d+)?e\d+")
+
+_TITLE: Final = """() => {
+  const title = Object.getOwnPropertyDescriptor(Document.prototype, "title").get;
+  return title.call(document).slice(0, 300);
+}"""
+_SIZE: Final = """() => {
+  const root = Object.getOwnPropertyDescriptor(Document.prototype, "documentElement").get;
+  const shown = root.call(document);
+  return shown ? [shown.scrollWidth, shown.scrollHeight] : [1, 1];
+}"""
+_FOUND: Final = """(selector, names, most, room) => {
+  const get = (kind, name) => Object.getOwnPropertyDescriptor(kind.prototype, name).get;
+  const inner = get(HTMLElement, "innerText"), whole = get(Node, "textContent");
+  const attribute = Element.prototype.getAttribute;
+  let found;
+  try { found = Document.prototype.querySelectorAll.call(document, selector); }
+  catch { return null; }
+  const items = [];
+  let cut = false;
+  for (const one of found) {
+    if (items.length >= most || room <= 0) { cut = true; break; }
+    const all = (one instanceof HTMLElement ? inner.call(one) : whole.call(one)) || "";
+    const item = { text: all.slice(0, room) };
+    cut ||= all.length > room;
+    room -= item.text.length;
+    for (const name of names) {
+      const value = attribute.call(one, name);
+      if (value === null) continue;
+      item.attributes ??= {};
+      item.attributes[name] = value.slice(0, Math.max(room, 0));
+      cut ||= value.length > room;
+      room -= value.length;
+    }
+    items.push(item);
+  }
+  return { count: found.length, items, truncated: cut };
+}"""
+
+Done = dict[str, Any]
+
+
+async def navigate(session: Session, given: Mapping[str, Any]) -> Done:
+    return await _about(session)
+
+
+async def open_page(page: Page, url: str, seconds: float) -> int | None:
+    """Go there; its status."""
+    try:
+        answer = await page.goto(url, wait_until="domcontentloaded", timeout=seconds * 1000)
+    except Late:
+        raise Fault("slow", f"The page did not load within {seconds:.1f} s.") from None
+    except Error as error:
+        if "ERR_ABORTED" in error.message:  # what a server sends to be kept, or an empty answer
+            raise Fault("download", "There is no page: it is a download, or empty.") from None
+        if "interrupted by another" not in error.message:
+            raise
+        answer = None  # it leads elsewhere by itself
+    await _settled(page)
+    return None if answer is None else answer.status
+
+
+async def screenshot(session: Session, given: Mapping[str, Any]) -> Done:
+    page = session.page
+    if given.get("target"):
+        found = _located(page, given["target"])
+        box = await found.bounding_box()
+        if box is None:
+            raise Fault("missing", "That element is not to be seen.")
+        if box["width"] * box["height"] > _MOST_PIXELS:
+            raise Fault("large", "That element is too large for a picture.")
+        png = await found.screenshot(animations="disabled")
+    elif given["full_page"]:
+        width, height = await _asked(session, _SIZE)
+        wide, tall = max(1, min(width, _WIDEST)), max(1, min(height, _TALLEST))
+        clip: FloatRect = {"x": 0, "y": 0, "width": wide, "height": tall}
+        png = await page.screenshot(full_page=True, clip=clip, animations="disabled")
+    else:
+        png = await page.screenshot(animations="disabled")
+    if len(png) > _MOST_PNG:
+        raise Fault("large", "The picture has too many bytes. Take a smaller part of the page.")
+    return {
+        **await _about(session),
+        "width": int.from_bytes(png[16:20], "big"),
+        "height": int.from_bytes(png[20:24], "big"),
+        "png": base64.b64encode(png).decode(),
+    }
+
+
+async def extract(session: Session, given: Mapping[str, Any]) -> Done:
+    found = await _asked(
+        session, _FOUND, given["selector"], given["attributes"], given["limit"], given["max_chars"]
+    )
+    if found is None:
+        raise Fault("selector", "That is no CSS selector.")
+    return {**await _about(session), **found}
+
+
+async def snapshot(session: Session, given: Mapping[str, Any]) -> Done:
+    text, most = await session.page.aria_snapshot(mode="ai"), given["max_chars"]
+    return {
+        **await _about(session),
+        "snapshot": text[:most],
+        "length": len(text),
+        "truncated": len(text) > most,
+    }
+
+
+async def click(session: Session, given: Mapping[str, Any]) -> Done:
+    page = session.page
+    async with session.clicking():
+        await _located(page, given["target"]).click()
+        await _settled(page)
+    if session.page is not page:
+        await _settled(session.page)
+    return await _about(session)
+
+
+async def fill(session: Session, given: Mapping[str, Any]) -> Done:
+    found, value = _located(session.page, given["target"]), given["value"]
+    try:
+        await found.fill(value)
+    except Error as error:
+        if "not an <input>" not in error.message:
+            raise
+        await _chosen(found, value)
+    if given["submit"]:
+        await found.press("Enter")
+        await _settled(session.page)
+    return await _about(session)
+
+
+async def _chosen(found: Locator, value: str) -> None:
+    """A list of choices takes one of them, by its value or by what it says."""
+    try:
+        await found.select_option(value)
+    except Late:
+        raise Fault("missing", "The list has no such choice. See browser_snapshot.") from None
+    except Error as error:
+        if "<select>" in error.message:
+            raise Fault(
+                "selector", "That element takes no text: choose an input, a text area or a list."
+            ) from None
+        raise
+
+
+def _located(page: Page, target: str) -> Locator:
+    return page.locator(f"aria-ref={target}" if _REF.fullmatch(target) else f"css={target}")
+
+
+async def _settled(page: Page) -> None:
+    """It has loaded, or has had its time."""
+    with suppress(Late):
+        await page.wait_for_load_state("load", timeout=_SETTLING)
+
+
+async def _about(session: Session) -> Done:
+    return {"url": session.page.url[:_MOST_URL], "title": await _asked(session, _TITLE)}
+
+
+async def responds(session: Session) -> None:
+    """Returns once the page has answered; one that hangs never does."""
+    await _asked(session, "() => 1")
+
+
+async def _asked(session: Session, function: str, *given: Any) -> Any:
+    """What a function of ours says in the page."""
+    protocol = await session.protocol()
+    frame = (await protocol.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+    world = await protocol.send(
+        "Page.createIsolatedWorld", {"frameId": frame, "worldName": "toolpost"}
+    )
+    answer = await protocol.send(
+        "Runtime.callFunctionOn",
+        {
+            "functionDeclaration": function,
+            "executionContextId": world["executionContextId"],
+            "arguments": [{"value": value} for value in given],
+            "returnByValue": True,
+        },
+    )
+    return answer["result"].get("value")
+
+
+ACTIONS: Final[Mapping[str, Callable[[Session, Mapping[str, Any]], Awaitable[Done]]]] = {
+    "navigate": navigate,
+    "screenshot": screenshot,
+    "extract": extract,
+    "snapshot": snapshot,
+    "click": click,
+    "fill": fill,
+}

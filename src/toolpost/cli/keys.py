@@ -1,0 +1,221 @@
+"""``toolpost keys``: the API keys of a gateway, made, listed and ended.
+
+Above: ``main.py``. Below: ``gateway/identity/keys.py``, over the store that the config names; no
+tool is loaded and no server is needed. A key is printed when it is made, and never again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from toolpost.cli.failing import KEYS, fail
+from toolpost.cli.opening import run, stored
+from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.terminal import console, err, lines, out, print_json, row, safe, table
+from toolpost.clock import SystemClock
+from toolpost.config import find
+from toolpost.errors import CallError, ConfigError
+from toolpost.gateway.identity.keys import ApiKey, Keys
+from toolpost.result import failure
+
+T = TypeVar("T")
+_UNITS: Final = {"min": 60, "h": 3600, "d": 86400}
+_LARGEST: Final = tuple(_UNITS.items())[::-1]
+_LENGTH: Final = re.compile(r"([0-9]{1,6})(min|h|d)")
+
+
+@click.group("keys")
+def command() -> None:
+    """Make, list and revoke the API keys of the gateway.
+
+    An id may be shortened as long as it is clear.
+    """
+
+
+@command.command("create")
+@click.argument("name")
+@click.option("--user", help="The person it stands for.")
+@click.option("--agent", help="The agent it stands for.  [default: NAME, if there is no user]")
+@click.option("--role", "roles", multiple=True, help="A role that it has; may be repeated.")
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    help="A tool that it is for, or a pattern as kb.* or tag:safe; may be repeated. Without it, "
+    "for all.",
+)
+@click.option(
+    "--expires",
+    default="90d",
+    metavar="TIME",
+    show_default=True,
+    help="When it ends: 30min, 12h, 90d, or never.",
+)
+@json_option
+@pass_asked
+def create(
+    asked: Asked,
+    *,
+    name: str,
+    user: str | None,
+    agent: str | None,
+    roles: tuple[str, ...],
+    tools: tuple[str, ...],
+    expires: str,
+    as_json: bool,
+) -> None:
+    """Make a key, and print it: this once.
+
+    With --user and --agent it stands for an agent that acts for a person; the audit has both.
+    """
+    seconds = _seconds(expires)
+    key, text = _asked(
+        asked,
+        lambda keys: keys.create(
+            name, user=user, agent=agent, roles=roles, tools=tools or None, seconds=seconds
+        ),
+        lasting=True,
+    )
+    if as_json:
+        print_json({"key": text, **key.to_dict(time.time())})
+        return
+    err(safe(f"Key {key.id} of {_whom(key)}; {_ends(key)}. It is shown this once:"))
+    out(text)
+
+
+@command.command("list")
+@click.option("--all", "every", is_flag=True, help="Also those that have expired or are revoked.")
+@json_option
+@pass_asked
+def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
+    """List the keys; what they are is not known here."""
+    now = time.time()
+    found = _asked(asked, Keys.all)
+    keys = [key for key in found if every or key.state(now) == "live"]
+    if as_json:
+        print_json([key.to_dict(now) for key in keys])
+        return
+    if not keys:
+        err("There are no keys. Make one with: toolpost keys create NAME")
+        return
+    listing = table("id", "name", "for", "roles", "tools", "ends", wide=["tools"])
+    for key in keys:
+        state = key.state(now)
+        ends = _left(key, now) if state == "live" else state
+        row(
+            listing,
+            key.id,
+            key.name,
+            _whom(key),
+            ", ".join(key.roles),
+            _tools(key),
+            ends,
+            style=None if state == "live" else "dim",
+        )
+    console(asked).print(listing)
+
+
+@command.command("show")
+@click.argument("key_id", metavar="ID")
+@json_option
+@pass_asked
+def show(asked: Asked, *, key_id: str, as_json: bool) -> None:
+    """Show what is known of one of them."""
+    _tell(asked, _asked(asked, lambda keys: keys.like(key_id)), as_json=as_json)
+
+
+@command.command("revoke")
+@click.argument("key_id", metavar="ID")
+@json_option
+@pass_asked
+def revoke(asked: Asked, *, key_id: str, as_json: bool) -> None:
+    """End a key: within five seconds no gateway on this store accepts it."""
+
+    async def ended(keys: Keys) -> ApiKey:
+        return await keys.revoke((await keys.like(key_id)).id)
+
+    key = _asked(asked, ended)
+    if as_json:
+        print_json(key.to_dict(time.time()))
+    else:
+        out(safe(f"The key {key.id} ({key.name}) is revoked."))
+
+
+def _asked(asked: Asked, work: Callable[[Keys], Awaitable[T]], *, lasting: bool = False) -> T:
+    """Do it, or end with the exit code of what is in the way."""
+
+    async def done() -> T:
+        config = find(asked.config)
+        if lasting and config.settings.store.get("kind") == "memory":
+            raise ConfigError(
+                "the store is in memory, and a key would be gone at once: say in the config "
+                'store = { kind = "sqlite" }'
+            )
+        async with stored(config) as store:
+            return await work(Keys(store, clock=SystemClock()))
+
+    try:
+        return run(asked, done())
+    except CallError as fault:
+        error = failure(fault, tool=KEYS, call_id="", effects="once")
+        as_json = click.get_current_context().params.get("as_json", False)
+        fail(error, tool=KEYS, as_json=as_json)
+
+
+def _seconds(text: str) -> float | None:
+    if text == "never":
+        return None
+    match = _LENGTH.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise click.UsageError(f"--expires {text!r}: write 30min, 12h, 90d, or never.")
+    return float(int(match[1]) * _UNITS[match[2]])
+
+
+def _tell(asked: Asked, key: ApiKey, *, as_json: bool) -> None:
+    now = time.time()
+    if as_json:
+        print_json(key.to_dict(now))
+        return
+    pairs: list[tuple[str, Any]] = [
+        ("id", key.id),
+        ("name", key.name),
+        ("state", key.state(now)),
+        ("user", key.user),
+        ("agent", key.agent),
+        ("roles", ", ".join(key.roles)),
+        ("tools", _tools(key)),
+        ("created", _at(key.created)),
+        ("ends", None if key.expires is None else _at(key.expires)),
+        ("revoked", None if key.revoked is None else _at(key.revoked)),
+    ]
+    console(asked).print(lines([(name, str(value)) for name, value in pairs if value]))
+
+
+def _whom(key: ApiKey) -> str:
+    told = (key.agent and f"agent {key.agent}", key.user and f"user {key.user}")
+    return " for ".join(filter(None, told))
+
+
+def _tools(key: ApiKey) -> str:
+    return "all" if key.tools is None else ", ".join(key.tools)
+
+
+def _ends(key: ApiKey) -> str:
+    return "never ends" if key.expires is None else f"ends {_at(key.expires)}"
+
+
+def _left(key: ApiKey, now: float) -> str:
+    if key.expires is None:
+        return "never"
+    left = key.expires - now
+    return next((f"{left / s:.0f} {u}" for u, s in _LARGEST if left >= 2 * s), "soon")
+
+
+def _at(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M}"

@@ -1,0 +1,202 @@
+"""``toolpost serve``: the gateway, REST and MCP over HTTP, until a signal.
+
+Above: ``main.py``. Below: ``gateway`` of the package, imported when it is wanted: a server takes a
+second to load. Where there is no config it serves what is harmless: the built-in calculator and
+clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import click
+import msgspec
+
+from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.terminal import err, out, safe
+from toolpost.config import Config, find
+from toolpost.errors import MissingPart
+from toolpost.extensions.log import setup
+
+_HARMLESS: Final[tuple[dict[str, Any], ...]] = ({"kind": "builtin"},)
+
+
+@click.command("serve")
+@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="The port; 0 for any.  [default: 8080]"
+)
+@click.option("--processes", type=click.IntRange(1, 256), help="Server processes.  [default: 1]")
+@click.option("--inherit", hidden=True)
+@click.option("--line", type=int, hidden=True)
+@json_option
+@pass_asked
+def command(
+    asked: Asked,
+    *,
+    host: str | None,
+    port: int | None,
+    processes: int | None,
+    inherit: str | None,
+    line: int | None,
+    as_json: bool,
+) -> int:
+    """Serve the tools over HTTP: a REST API, and MCP at /mcp.
+
+    It listens on this machine only, unless [gateway] in the config says how callers are known.
+    Ctrl-C or SIGTERM ends it, once the calls in flight have ended.
+    """
+    _log_here(asked)
+    settings_of = _loaded("toolpost.gateway.settings").settings_of
+    config = _served(find(asked.config))
+    given = {"host": host, "port": port, "processes": processes}
+    settings = msgspec.structs.replace(
+        settings_of(config), **{name: one for name, one in given.items() if one is not None}
+    )
+    if inherit is not None and line is not None:
+        return _one_of_several(config, settings, inherit, line)
+    serving = _loaded("toolpost.gateway.serving")
+    sockets = serving.bind(settings)
+    address = serving.address_of(sockets)
+    told = _telling_programs(address) if as_json else _telling(address, config, settings)
+    if settings.processes == 1:
+        _run(_alone(config, settings, sockets, told))
+        return 0
+    words = _words(asked, {"host": host, "port": port, "processes": processes})
+    watcher = _loaded("toolpost.gateway.processes").Watcher
+    return asyncio.run(
+        _watching(watcher, words, sockets, settings.processes, settings.drain_time, told)
+    )
+
+
+async def _alone(config: Config, settings: Any, sockets: Any, told: Callable[[Any], None]) -> None:
+    serving = _loaded("toolpost.gateway.serving")
+    async with serving.opened(config, settings) as gateway:
+        await serving.serve(gateway, sockets, ready=told)
+
+
+async def _watching(
+    watcher: Any,
+    words: Callable[[str, str], Sequence[str]],
+    sockets: Any,
+    count: int,
+    drain: float,
+    told: Callable[[Any], None],
+) -> int:
+    made = watcher(words, sockets, count=count, drain=drain)
+    code: int = await made.run(lambda: told(None))
+    return code
+
+
+def _one_of_several(config: Config, settings: Any, inherit: str, line: int) -> int:
+    serving = _loaded("toolpost.gateway.serving")
+    processes = _loaded("toolpost.gateway.processes")
+
+    async def served() -> None:
+        sockets, end = processes.inherited(inherit), processes.Line(line)
+        async with serving.opened(config, settings) as gateway:
+            server = serving.server_of(gateway, ready=lambda _: end.tell_ready())
+            end.watch(server.stop)
+            await server.serve(sockets)
+
+    _run(served())
+    return 0
+
+
+def _words(asked: Asked, given: dict[str, Any]) -> Callable[[str, str], Sequence[str]]:
+    """The command of one of several server processes."""
+    before = ["--config", asked.config] if asked.config is not None else []
+    before += ["--debug"] if asked.debug else []
+    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+
+    def words(inherit: str, line: str) -> Sequence[str]:
+        own = ["serve", *options, f"--inherit={inherit}", f"--line={line}"]
+        return ["-m", "toolpost.cli.main", *before, *own]
+
+    return words
+
+
+def _served(config: Config) -> Config:
+    """Where nobody has said what to serve, it is what can do no harm."""
+    if config.file is not None or config.settings.sources:
+        return config
+    settings = msgspec.structs.replace(config.settings, sources=_HARMLESS)
+    return msgspec.structs.replace(config, settings=settings)
+
+
+def _telling_programs(address: str) -> Callable[[Any], None]:
+    """A line of JSON, once it serves."""
+
+    def told(gateway: Any) -> None:
+        out(msgspec.json.encode({"address": address, "mcp": f"{address}/mcp"}).decode())
+        sys.stdout.flush()
+
+    return told
+
+
+def _telling(address: str, config: Config, settings: Any) -> Callable[[Any], None]:
+    """What whoever has started it needs to know next."""
+
+    def told(gateway: Any) -> None:
+        key = "" if settings.auth.anonymous else " -H 'Authorization: Bearer YOUR_KEY'"
+        out(f"toolpost serves on {address}  (Ctrl-C ends it)\n")
+        out(f"  REST       {address}/v1/tools      described at {address}/openapi.json")
+        out(f"  MCP        {address}/mcp           streamable HTTP")
+        out(f"  health     {address}/readyz\n")
+        out("Call a tool:\n")
+        out(f"  {_curl(address, config, key)}\n")
+        out("Add it to an MCP client:\n")
+        server: dict[str, Any] = {"type": "http", "url": f"{address}/mcp"}
+        if key:
+            server["headers"] = {"Authorization": "Bearer YOUR_KEY"}
+            err("Make a key with: toolpost keys create NAME")
+        text = msgspec.json.encode({"mcpServers": {"toolpost": server}}).decode()
+        out(safe(f"  {text}\n"))
+        sys.stdout.flush()
+        if gateway is not None:
+            for part, problem in gateway.behind.runtime.problems.items():
+                err(safe(f"warning: {part}: {problem}"))
+
+    return told
+
+
+def _curl(address: str, config: Config, key: str) -> str:
+    if any(one.get("kind") == "builtin" for one in config.settings.sources):
+        data = '{"arguments": {"expression": "6 * 7"}}'
+        return (
+            f"curl -s {address}/v1/tools/calculator:call{key} "
+            f"-H 'Content-Type: application/json' -d '{data}'"
+        )
+    return f"curl -s {address}/v1/tools{key}"
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """On uvloop, where it is installed."""
+    try:
+        factory = import_module("uvloop").new_event_loop
+    except ModuleNotFoundError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(work)
+
+
+def _loaded(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as exc:
+        raise MissingPart(
+            f'the gateway needs {exc.name!r}. Install it with: pip install "toolpost[server]"'
+        ) from exc
+
+
+def _log_here(asked: Asked) -> None:
+    """What the server has to say goes to standard error. Calls are in the access log already."""
+    setup(sys.stderr, level=logging.DEBUG if asked.debug else logging.INFO)
+    setup(sys.stderr, level=logging.ERROR, logger="uvicorn")  # of bad requests it warns each time
+    if not asked.debug:
+        logging.getLogger("toolpost.calls").setLevel(logging.WARNING)

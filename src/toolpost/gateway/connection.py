@@ -1,0 +1,131 @@
+"""One connection, bounded: how large a head may be, how long each part of a request may take.
+
+Above: ``serving.py``. Below: uvicorn's protocol over httptools, which bounds none of it. Times are
+not held by a timer for each request: one look around, a few times a second, finds whoever is late.
+A client that goes takes its request with it: the task is cancelled, and so is the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from toolpost.errors import CallError, QueueFull
+from toolpost.gateway.problems import Refused, answer_to
+from toolpost.gateway.rest.calls import WORK
+from toolpost.gateway.settings import GatewaySettings
+
+
+def protocol(settings: GatewaySettings) -> type[asyncio.Protocol]:
+    """The class that uvicorn makes one of for each connection."""
+
+    class Bounded(Connection):
+        limits = settings
+
+    return Bounded
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with limits."""
+
+    limits: GatewaySettings
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.work: asyncio.Task[None] | None = None
+        self._heading, self._head = True, 0
+        """Whether a request line with its headers is what comes next, and how much of it came."""
+        self._since = self.loop.time()
+        """When the part of a request that is being read began."""
+        self._stuck: float | None = None
+        """Since when the client does not read what is there for it."""
+        self._refusal: CallError | None = None
+        if len(self.connections) > self.limits.connections:
+            self.turn_away(
+                QueueFull("There are too many connections: come back later.", retry_after=1.0)
+            )
+
+    def data_received(self, data: bytes) -> None:
+        if self._heading:
+            if self._head == 0 and self.cycle is not None:
+                self._since = self.loop.time()
+            self._head += len(data)
+        super().data_received(data)
+        if self._heading and self._head > self.limits.header and not self.transport.is_closing():
+            self.turn_away(self._too_large())
+
+    def on_headers_complete(self) -> None:
+        if self._head > self.limits.header:  # some of it may be a body
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > self.limits.header:
+                self._refusal = self._too_large()
+                raise ValueError  # the parser stops, and the protocol says why
+        self._heading, self._since = False, self.loop.time()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._heading, self._head = True, 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            self.turn_away(self._refusal or Refused(400, "This is not a proper HTTP request."))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.work = work = self.loop.create_task(cycle.run_asgi(app))
+        cycle.scope[WORK] = work  # type: ignore[typeddict-unknown-key]
+        work.add_done_callback(self.tasks.discard)
+        self.tasks.add(work)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self.work is not None and self.cycle.disconnected:
+            self.work.cancel()
+
+    def pause_writing(self) -> None:
+        self._stuck = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck = None
+        super().resume_writing()
+
+    def look(self, now: float) -> None:
+        """Close the connection if its client is late with anything."""
+        if self.transport.is_closing():
+            return
+        cycle: RequestResponseCycle | None = self.cycle  # none before the first request
+        limits, busy = self.limits, cycle is not None and not cycle.response_complete
+        if self._stuck is not None and now - self._stuck > limits.write_time:
+            self.transport.abort()
+        elif not self._heading and now - self._since > limits.body_time:
+            self._late("body", answered=cycle is not None and cycle.response_started)
+        elif self._heading and not busy and now - self._since > limits.head_time:
+            if self._head > 0:
+                self._late("head", answered=False)
+            elif cycle is None:
+                self.transport.close()  # nothing ever came
+
+    def turn_away(self, fault: CallError) -> None:
+        """Answer without a request, or in the middle of one, and close."""
+        status, headers, body = answer_to(fault)
+        headers += [(b"connection", b"close"), (b"content-length", b"%d" % len(body))]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+        self.transport.close()
+
+    def _late(self, part: str, *, answered: bool) -> None:
+        if answered:
+            self.transport.close()
+        else:
+            self.turn_away(Refused(408, f"The {part} of the request took too long to arrive."))
+
+    def _too_large(self) -> Refused:
+        return Refused(431, f"The headers have more than {self.limits.header:,} bytes.")

@@ -1,0 +1,187 @@
+"""The ASGI application for ``/mcp``: each request goes by hand or to the SDK, for its caller.
+
+Above: the gateway, which has looked at Host and Origin and put a verified ``Caller`` into the
+scope; without one nothing is answered. Below: ``fast.py`` and ``server.py``. Sessions of clients
+that begin with a handshake belong to the caller who made them, end when they are idle, and are so
+many at most.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from toolpost.approvals.values import principal
+from toolpost.call import Caller
+from toolpost.errors import Unauthorized
+from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
+from toolpost.gateway.mcp.calls import Calls
+from toolpost.gateway.mcp.definitions import Definitions
+from toolpost.gateway.mcp.fast import Fast, named
+from toolpost.gateway.mcp.server import CALLER, PRESENCE, Presence, ToolServer
+from toolpost.gateway.mcp.settings import McpSettings
+from toolpost.gateway.mcp.tasks import Tasks
+from toolpost.gateway.problems import Refused, answer_to
+from toolpost.jobs import Jobs
+from toolpost.runtime import Runtime
+
+_OF_TASKS: Final = (b"tasks/get", b"tasks/update", b"tasks/cancel")
+_HEADER_MISMATCH: Final = -32020
+_PARSE_ERROR: Final = -32700
+_JSON: Final = (b"content-type", b"application/json")
+_who: ContextVar[Caller] = ContextVar("toolpost_mcp_caller")
+
+
+class Mcp:
+    """``async with`` it while the server runs. ``body`` is the largest body, in bytes."""
+
+    def __init__(
+        self, runtime: Runtime, settings: McpSettings, *, body: int, jobs: Jobs | None = None
+    ) -> None:
+        self._runtime, self._body = runtime, body
+        self._definitions = Definitions(runtime.registry.get)
+        ttl = runtime.config.settings.jobs.ttl
+        tasks = None if jobs is None else Tasks(jobs, self._definitions, ttl=ttl)
+        self._calls = Calls(runtime, settings, self._definitions, tasks=tasks)
+        self._server = ToolServer(
+            runtime, settings, calls=self._calls, definitions=self._definitions, tasks=tasks
+        )
+        self._server.get_tool_input_schema = self._schema
+        self._manager = StreamableHTTPSessionManager(
+            self._server,
+            session_idle_timeout=settings.session_idle,
+            max_sessions=settings.sessions,
+            max_request_body_size=body,
+        )
+        self._fast = Fast(self._calls, self._definitions, self._server.server_info_stamp)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._manager.run())
+        self._stack.push_async_callback(self._calls.close)
+        self._stack.push_async_callback(self._server.close)
+        self._server.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def leave(self) -> None:
+        """Whoever only listens for changes is told that there will be none: the server stops."""
+        self._server.hush()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller = scope.get(CALLER)
+        if not isinstance(caller, Caller):
+            status, headers, body = answer_to(Unauthorized("Nobody has said who calls."))
+            await _sent(send, status, headers, body)
+            return
+        if scope["method"] == "POST":
+            await self._posted(scope, receive, send, caller)
+        else:
+            await self._by_sdk(scope, receive, send, caller)
+
+    async def _posted(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+        """Every body is read once, as strictly as everywhere at this gateway."""
+        headers = dict(scope["headers"])
+        try:
+            body = await body_of(headers, receive, self._body)
+            data = json_of(headers, body)
+        except Gone:
+            return
+        except Refused as why:
+            await _sent(send, why.status, [_JSON], _unread(why.message))
+            return
+        if headers.get(b"mcp-method") in _OF_TASKS and not _routed(data, headers):
+            mismatch = _error(_HEADER_MISMATCH, "The header Mcp-Name is not the task's id.", data)
+            await _sent(send, 400, [_JSON], mismatch)
+            return
+        name = named(scope["headers"])
+        if name is not None:
+            answered = await self._fast.answer(data, name, caller)
+            if answered is not None:
+                await _sent(send, answered[0], [_JSON], answered[1])
+                return
+        await self._by_sdk(scope, _again(body, receive), send, caller)
+
+    async def _by_sdk(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+        presence = Presence()
+        # what stands around a value is no part of it, and not every server takes it away
+        headers = [(key, value.strip(b" \t")) for key, value in scope["headers"]]
+        scope = {**scope, "headers": headers, PRESENCE: presence, "user": _user(caller)}
+        _who.set(caller)
+        try:
+            await self._manager.handle_request(scope, receive, send)
+        finally:
+            presence.end()
+
+    def _schema(self, name: str) -> dict[str, Any] | None:
+        """The schema of a tool that wants headers, for who may know of it."""
+        definition = self._definitions.named(name)
+        if definition is None or not definition.headers:
+            return None
+        known = definition.spec in self._runtime.list(_who.get())
+        return definition.spec.input_schema if known else None
+
+
+def mounted(
+    runtime: Runtime,
+    settings: McpSettings | None = None,
+    *,
+    body: int = 4 * 1024 * 1024,
+    jobs: Jobs | None = None,
+) -> Mcp:
+    """What answers at ``/mcp``. With ``jobs``, open, long calls can be tasks."""
+    return Mcp(runtime, settings or McpSettings(), body=body, jobs=jobs)
+
+
+def _user(caller: Caller) -> AuthenticatedUser:
+    """The SDK gives a session to who comes with the same name, and to nobody else."""
+    return AuthenticatedUser(AccessToken(token="-", client_id=principal(caller), scopes=[]))  # noqa: S106 - none is kept
+
+
+def _unread(message: str) -> bytes:
+    return _error(_PARSE_ERROR, message, None)
+
+
+def _error(code: int, message: str, data: Any) -> bytes:
+    number = data.get("id") if isinstance(data, dict) else None
+    error = {"code": code, "message": message}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+def _routed(data: Any, headers: dict[bytes, bytes]) -> bool:
+    """Whether the header names the task that the body does, which the SDK does not look at."""
+    params = data.get("params") if isinstance(data, dict) else None
+    task = params.get("taskId") if isinstance(params, dict) else None
+    return headers.get(b"mcp-name", b"").strip().decode("latin-1") == (task or "")
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body once more, then whatever comes after it."""
+    first = True
+
+    async def replay() -> Any:
+        nonlocal first
+        if first:
+            first = False
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return replay
+
+
+async def _sent(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    start = {"type": "http.response.start", "status": status, "headers": [*headers, length]}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,123 @@
+"""``tools/call`` of the revision without sessions, by hand: what every agent waits for.
+
+Above: ``app.py``, which has read the body. Below: ``calls.py``. Only what is plainly right is
+answered here. Whatever is not — a header that is missing, a member of the wrong type, a question
+being answered, progress being wanted — goes to the SDK, which knows what to say to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from toolpost.call import Caller
+from toolpost.gateway.mcp.asking import Client
+from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted
+from toolpost.gateway.mcp.definitions import Definitions
+
+VERSION: Final = "2026-07-28"
+_VERSION: Final = VERSION.encode()
+_METHOD: Final = "tools/call"
+_PREFIX: Final = "io.modelcontextprotocol/"
+_META_VERSION: Final = f"{_PREFIX}protocolVersion"
+_META_CLIENT: Final = f"{_PREFIX}clientInfo"
+_META_CAN: Final = f"{_PREFIX}clientCapabilities"
+_SERVER: Final = f"{_PREFIX}serverInfo"
+_ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+_ACCEPTS: Final = (b"application/json, text/event-stream", b"text/event-stream, application/json")
+_BAD: Final = frozenset((-32602, -32021))
+"""Errors that are 400 over HTTP."""
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Fast:
+    """``info`` is what the server says of itself in every result."""
+
+    def __init__(self, calls: Calls, definitions: Definitions, info: Mapping[str, Any]) -> None:
+        self._calls, self._definitions = calls, definitions
+        self._info = dict(info)
+
+    async def answer(self, data: Any, name: str, caller: Caller) -> tuple[int, bytes] | None:
+        """Status and body; ``None`` if it is not for us."""
+        wanted = self._wanted(data, name, caller)
+        if wanted is None:
+            return None
+        status = 200
+        try:
+            result = await self._calls.answer(wanted)
+            result.setdefault("_meta", {})[_SERVER] = self._info
+            said: dict[str, Any] = {"jsonrpc": "2.0", "id": data["id"], "result": result}
+        except Refusal as why:
+            error = {"code": why.code, "message": why.message}
+            if why.data is not None:
+                error["data"] = why.data
+            said = {"jsonrpc": "2.0", "id": data["id"], "error": error}
+            status = 400 if why.code in _BAD else 200
+        return status, _encode(said)
+
+    def _wanted(self, data: Any, name: str, caller: Caller) -> Wanted | None:
+        """The call, if everything about it is as the protocol has it."""
+        if type(data) is not dict or len(data) != 4 or data.get("jsonrpc") != "2.0":
+            return None
+        params = data.get("params")
+        if type(data.get("id")) not in (int, str) or data.get("method") != _METHOD:
+            return None
+        if type(params) is not dict or params.get("name") != name:
+            return None
+        if not params.keys() <= {"name", "arguments", "_meta"}:
+            return None
+        meta, arguments = params.get("_meta"), params.get("arguments")
+        if type(meta) is not dict or type(arguments) not in (dict, type(None)):
+            return None
+        can = _can(meta)
+        definition = self._definitions.named(name)
+        if can is None or (definition is not None and definition.headers):
+            return None
+        return Wanted(
+            name=name, arguments=arguments, caller=caller, client=Client(VERSION, can), meta=meta
+        )
+
+
+def named(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The tool that the headers name, if they are those of a call that can be answered here."""
+    found: dict[bytes, bytes] = {}
+    for key, value in headers:
+        if key.startswith(b"mcp-"):
+            if key not in _ROUTING or key in found:
+                return None
+            found[key] = value
+        elif key == b"accept" and value not in _ACCEPTS:
+            return None
+        elif key in (b"accept", b"content-type"):
+            found[key] = value
+    if (
+        len(found) != len(_ROUTING) + 2
+        or found[b"mcp-protocol-version"] != _VERSION
+        or found[b"mcp-method"] != b"tools/call"
+        or not found[b"content-type"].startswith(b"application/json")
+    ):
+        return None
+    name = found[b"mcp-name"]
+    return name.decode("ascii") if name.isascii() and not name.startswith(b"=?") else None
+
+
+def _can(meta: dict[str, Any]) -> dict[str, Any] | None:
+    """What the client says that it can; ``None`` where something is said that needs a closer
+    look.
+    """
+    if meta.get(_META_VERSION) != VERSION or "progressToken" in meta:
+        return None
+    can = meta.get(_META_CAN)
+    if type(can) is not dict or not all(type(one) is dict for one in can.values()):
+        return None
+    info = meta.get(_META_CLIENT)
+    if info is not None and not (
+        type(info) is dict and type(info.get("name")) is str and type(info.get("version")) is str
+    ):
+        return None
+    known = 2 + (_META_CLIENT in meta)
+    if sum(key.startswith(_PREFIX) for key in meta) != known:
+        return None
+    return can

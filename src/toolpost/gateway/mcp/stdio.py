@@ -1,0 +1,155 @@
+"""MCP over standard input and output, for a client that starts this program.
+
+Above: ``toolpost mcp``. Below: the SDK's loop, which speaks whichever era the client begins with.
+The two streams are taken away from everything else: what a tool prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+from toolpost.call import Caller
+from toolpost.gateway.mcp.calls import Calls
+from toolpost.gateway.mcp.definitions import Definitions
+from toolpost.gateway.mcp.server import ToolServer
+from toolpost.gateway.mcp.settings import McpSettings
+from toolpost.runtime import Runtime
+
+_log = logging.getLogger("toolpost.mcp")
+_MOST_MESSAGE: Final = 16 * 1024 * 1024
+LOCAL: Final = Caller(id="local", owner=True)
+_UNREAD: Final = JSONRPCError(
+    jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="This is no message.")
+)
+
+
+async def serve_stdio(
+    runtime: Runtime, *, settings: McpSettings | None = None, caller: Caller = LOCAL
+) -> None:
+    """Serve whoever is at the other end, until there is nobody any more."""
+    settings = settings or McpSettings()
+    definitions = Definitions(runtime.registry.get)
+    calls = Calls(runtime, settings, definitions)
+    server = ToolServer(runtime, settings, calls=calls, definitions=definitions, caller=caller)
+    async with _wire() as (read, write):
+        server.open()
+        try:
+            await server.run(read, write, server.create_initialization_options())
+        finally:
+            await server.close()
+            await calls.close()
+
+
+@asynccontextmanager
+async def _wire() -> AsyncIterator[tuple[Any, Any]]:
+    heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, said = anyio.create_memory_object_stream[SessionMessage](0)
+    async with AsyncExitStack() as stack:
+        lines = await _Lines.of(stack.enter_context(_taken(0, os.O_RDONLY)))
+        stack.callback(lines.close)
+        out = stack.enter_context(_taken(1, os.O_WRONLY))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(_hear, lines, heard, write.clone())
+        tasks.start_soon(_say, said, out)
+        yield read, write
+        write.close()
+        heard.close()
+
+
+@contextmanager
+def _taken(fd: int, flags: int) -> Iterator[int]:
+    """A standard stream for the wire alone: whoever else uses it reads nothing, and writes to
+    standard error.
+    """
+    kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    instead = os.open(os.devnull, flags) if flags == os.O_RDONLY else os.dup(2)
+    try:
+        os.dup2(instead, fd)
+        yield kept
+    finally:
+        os.dup2(kept, fd)
+        os.close(instead)
+        os.close(kept)
+
+
+class _Lines:
+    """Lines of a pipe, or of a file; a line that is too long ends them."""
+
+    def __init__(self, stream: asyncio.StreamReader, transport: asyncio.ReadTransport | None):
+        self._stream, self._transport = stream, transport
+
+    @classmethod
+    async def of(cls, fd: int) -> Self:
+        stream = asyncio.StreamReader(limit=_MOST_MESSAGE)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            stream.feed_data(await asyncio.to_thread(os.read, fd, _MOST_MESSAGE))
+            stream.feed_eof()
+            return cls(stream, None)
+        loop, file = asyncio.get_running_loop(), os.fdopen(os.dup(fd), "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), file
+        )
+        return cls(stream, transport)
+
+    async def next(self) -> bytes:
+        """Empty at the end."""
+        try:
+            return await self._stream.readuntil(b"\n")
+        except asyncio.IncompleteReadError as end:
+            return end.partial
+        except asyncio.LimitOverrunError:
+            _log.error(
+                "a message has more than %d bytes: the client is not heard any more", _MOST_MESSAGE
+            )
+            return b""
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def _hear(
+    lines: _Lines,
+    heard: MemoryObjectSendStream[SessionMessage | Exception],
+    write: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    """What is no message is answered as such: somebody may wait for it."""
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with heard, write:
+            while line := await lines.next():
+                if not line.strip():
+                    continue
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    await write.send(SessionMessage(_UNREAD))
+                    continue
+                await heard.send(SessionMessage(message))
+
+
+async def _say(said: MemoryObjectReceiveStream[SessionMessage], fd: int) -> None:
+    """In a thread, for a client that does not read holds up whoever writes to it."""
+    async with said:
+        async for one in said:
+            text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                await asyncio.to_thread(_written, fd, text.encode() + b"\n")
+            except OSError:  # nobody reads any more
+                return
+
+
+def _written(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,177 @@
+"""``POST /v1/tools/{name}:call`` and ``:plan``: the way of every call, so it is raw ASGI.
+
+Above: the application, which knows who asks. Below: the road. The answer is JSON, a stream of
+events, or the address of a job, as the headers want it. When the client goes away the server
+cancels the request's task, and with it the call; under a server that does not, ``_watched`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from toolpost.call import Caller, Progress, new_call_id
+from toolpost.errors import Cancelled
+from toolpost.gateway.answers import send_bytes, send_result
+from toolpost.gateway.behind import Behind
+from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
+from toolpost.gateway.rest.streaming import stream
+from toolpost.gateway.rest.wanted import (
+    Wanted,
+    key_of,
+    prefers,
+    trace_of,
+    wanted_of,
+    wants_events,
+)
+from toolpost.jobs import Jobs
+from toolpost.result import Metadata, Result, failure
+
+WORK: Final = "toolpost.work"
+"""Where the scope has the task of a request, under a server that cancels it if the client goes."""
+Hear = Callable[[Progress], None]
+Answered = tuple[int, str | None]
+"""The status, and the id of the call: for the access log."""
+
+
+class Calls:
+    """Calls tools for whoever asks."""
+
+    def __init__(self, behind: Behind) -> None:
+        self._most, self._jobs = behind.settings.body, behind.jobs
+        self._execute, self._inflight = behind.runtime.execute, behind.inflight
+
+    async def call(
+        self,
+        name: str,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        send: Send,
+        caller: Caller,
+    ) -> Answered:
+        """Call a tool."""
+        wanted = wanted_of(json_of(headers, await body_of(headers, receive, self._most)))
+        key, trace = key_of(headers), trace_of(headers)
+        if self._jobs is not None and prefers(headers, b"respond-async"):
+            return await _detached(self._jobs, name, wanted, send, caller, key=key), None
+        call_id = new_call_id()
+        task = scope.get(WORK)
+        if task is not None and not wants_events(headers):
+            result = await self.executed(name, wanted, caller, call_id, task, key, trace)
+            return await send_result(send, result, call_id), call_id
+
+        def run(hear: Hear | None) -> asyncio.Task[Result]:
+            return asyncio.create_task(work(hear))
+
+        async def work(hear: Hear | None) -> Result:
+            own = _this_task()
+            return await self.executed(name, wanted, caller, call_id, own, key, trace, hear)
+
+        if wants_events(headers):
+            return await stream(run, send, call_id), call_id
+        return await send_result(send, await _watched(run(None), receive), call_id), call_id
+
+    async def plan(
+        self,
+        name: str,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        send: Send,
+        caller: Caller,
+    ) -> Answered:
+        """What a call would do: everything but the tool itself."""
+        wanted = wanted_of(json_of(headers, await body_of(headers, receive, self._most)))
+        call_id = new_call_id()
+        result = await self.executed(name, wanted, caller, call_id, _this_task(), dry_run=True)
+        return await send_result(send, result, call_id), call_id
+
+    async def resumed(self, name: str, wanted: Wanted, caller: Caller, call_id: str) -> Result:
+        """A call that was asked for before, and waited for a yes."""
+        return await self.executed(name, wanted, caller, call_id, _this_task())
+
+    async def executed(
+        self,
+        name: str,
+        wanted: Wanted,
+        caller: Caller,
+        call_id: str,
+        task: asyncio.Task[Any],
+        key: str | None = None,
+        trace: Mapping[str, str] | None = None,
+        hear: Hear | None = None,
+        dry_run: bool = False,
+    ) -> Result:
+        """The result, also of a call that its caller has stopped by its id; ``task`` is what then
+        is cancelled.
+        """
+        inflight = self._inflight
+        inflight.enter(call_id, name, caller, task)
+        try:
+            return await self._execute(
+                name, wanted.arguments, caller, wanted.session_id, wanted.timeout, None, dry_run,
+                wanted.phase, trace, key, wanted.grant, hear, call_id,
+            )  # fmt: skip
+        except asyncio.CancelledError:
+            if not inflight.was_stopped(call_id):
+                raise
+            task.uncancel()  # it was meant for the call, and that has ended
+            return _stopped(name, call_id)
+        finally:
+            inflight.leave(call_id)
+
+
+async def _detached(
+    jobs: Jobs, name: str, wanted: Wanted, send: Send, caller: Caller, *, key: str | None
+) -> int:
+    """A job: it is in the store before anybody hears of it."""
+    job = await jobs.submit(
+        name,
+        wanted.arguments,
+        caller=caller,
+        session_id=wanted.session_id,
+        timeout=wanted.timeout,
+        phase=wanted.phase,
+        key=key,
+        grant=wanted.grant,
+    )
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"location", f"/v1/jobs/{job.id}".encode()),
+        (b"preference-applied", b"respond-async"),
+    ]
+    return await send_bytes(send, 202, headers, msgspec.json.encode(job.to_dict()))
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None, "requests are tasks"
+    return task
+
+
+def _stopped(tool: str, call_id: str) -> Result:
+    fault = Cancelled("The call was stopped by its caller.")
+    error = failure(fault, tool=tool, call_id=call_id, effects="once")
+    return Result(error=error, metadata=Metadata(call_id))
+
+
+async def _watched(call: asyncio.Task[Result], receive: Receive) -> Result:
+    """The result, unless the client goes first: then the call is cancelled, and gone."""
+    gone = asyncio.create_task(_hung_up(receive))
+    try:
+        await asyncio.wait((call, gone), return_when=asyncio.FIRST_COMPLETED)
+        if call.done():
+            return call.result()
+        raise Gone
+    finally:
+        gone.cancel()
+        call.cancel()
+        await asyncio.gather(call, gone, return_exceptions=True)
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

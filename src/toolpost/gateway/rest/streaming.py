@@ -1,0 +1,122 @@
+"""A call's answer as it comes: server-sent events ``progress``, ``partial`` and ``result``.
+
+Above: ``calls.py``. Below: a task that runs the call. A call that is refused before it has anything
+to tell is answered with its status, as without a stream. Reports of progress that nobody has read
+yet give way to newer ones; pieces of output wait their turn, up to a limit, and what is beyond that
+is counted: the result holds everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from toolpost.call import Progress
+from toolpost.errors import Unavailable
+from toolpost.gateway.answers import CALL_ID, result_bytes, send_result
+from toolpost.gateway.bodies import Send
+from toolpost.result import Metadata, Result, failure
+
+_PATIENCE: Final = 1.0
+"""Seconds without a word until the stream begins."""
+HEARTBEAT: Final = 15.0
+"""Seconds without a word until one is sent that means nothing: proxies cut silent lines."""
+SILENCE: Final = b": still here\n\n"
+_MOST_PIECES: Final = 1000
+_encode: Final = msgspec.json.Encoder().encode
+Run = Callable[[Callable[[Progress], None] | None], asyncio.Task[Result]]
+
+
+class _Feed:
+    """What a call has told and nobody has sent yet."""
+
+    def __init__(self) -> None:
+        self.news = asyncio.Event()
+        self._progress: Progress | None = None
+        self._pieces: list[Any] = []
+        self._left_out = 0
+
+    def hear(self, report: Progress) -> None:
+        if report.partial is None:
+            self._progress = report
+        elif len(self._pieces) < _MOST_PIECES:
+            self._pieces.append(report.partial)
+        else:
+            self._left_out += 1
+        self.news.set()
+
+    def taken(self) -> bytes:
+        """Everything so far, as events."""
+        self.news.clear()
+        events = [event("partial", {"output": piece}) for piece in self._pieces]
+        self._pieces = []
+        if self._left_out:
+            events.append(event("partial", {"left_out": self._left_out}))
+            self._left_out = 0
+        if self._progress is not None:
+            events.append(event("progress", self._progress))
+            self._progress = None
+        return b"".join(events)
+
+
+async def stream(run: Run, send: Send, call_id: str) -> int:
+    """Run a call and tell of it; the status that was sent."""
+    feed = _Feed()
+    call = run(feed.hear)
+    call.add_done_callback(lambda _: feed.news.set())
+    try:
+        await _news(feed, _PATIENCE)
+        if call.done() and call.result().error is not None and not feed.taken():
+            return await send_result(send, call.result(), call_id)
+        await _begin(send, call_id)
+        while not call.done():
+            await _piece(send, feed.taken() or SILENCE)
+            await _news(feed, HEARTBEAT)
+        await _end(send, feed.taken() + event("result", result_bytes(call.result())))
+    except asyncio.CancelledError:
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        with suppress(RuntimeError):  # the stream had not begun, or its client has gone
+            await _end(send, event("result", result_bytes(_stopping(call_id))))
+        raise
+    return 200
+
+
+def event(name: str, data: Any) -> bytes:
+    body = data if isinstance(data, bytes) else _encode(data)
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
+
+
+async def _news(feed: _Feed, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await feed.news.wait()
+
+
+async def _begin(send: Send, call_id: str) -> None:
+    headers = [
+        (b"content-type", b"text/event-stream"),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),
+        (CALL_ID, call_id.encode()),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await _piece(send, event("call", {"call_id": call_id}))
+
+
+async def _piece(send: Send, piece: bytes) -> None:
+    await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _end(send: Send, piece: bytes) -> None:
+    await send({"type": "http.response.body", "body": piece, "more_body": False})
+
+
+def _stopping(call_id: str) -> Result:
+    fault = Unavailable("The gateway is being stopped.", effects="unknown")
+    error = failure(fault, tool="", call_id=call_id, effects="once")
+    return Result(error=error, metadata=Metadata(call_id))

@@ -1,0 +1,215 @@
+"""Serving: bind, open, answer, and on a signal finish what was begun.
+
+Above: the command line. Below: uvicorn, whose server is told here when to look around and how to
+stop: nothing new is accepted, calls in flight end or are cancelled at the drain's deadline, and
+only then is what they need closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Final, cast
+
+import uvicorn
+
+from toolpost.clock import SystemClock
+from toolpost.config import Config
+from toolpost.contracts import Elicits
+from toolpost.errors import ConfigError
+from toolpost.gateway.access_log import AccessLog
+from toolpost.gateway.app import Gateway, application
+from toolpost.gateway.connection import Connection, protocol
+from toolpost.gateway.identity.callers import Identity
+from toolpost.gateway.identity.origins import refused_binding
+from toolpost.gateway.mcp.app import mounted
+from toolpost.gateway.mcp.asking import ask
+from toolpost.gateway.settings import GatewaySettings
+from toolpost.jobs import Jobs
+from toolpost.runtime import Runtime
+
+_log = logging.getLogger("toolpost.gateway")
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_BACKLOG: Final = 2048
+_STREAMS_END: Final = 1.0
+"""Seconds that an answer to a GET may take to end: there is no call behind it."""
+_CANCELS_END: Final = 10.0
+"""Seconds that cancelled calls may take to be gone, with every process they had."""
+Ready = Callable[[Gateway], None]
+
+
+def bind(settings: GatewaySettings) -> list[socket.socket]:
+    """Where it listens; refused where others could reach it and nobody is asked who they are."""
+    if (why := refused_binding(settings.auth, settings.host)) is not None:
+        raise ConfigError(why)
+    host, port = settings.host.strip("[]"), settings.port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        sockets: list[socket.socket] = []
+        for family, _, _, _, address in found:
+            if sockets and port == 0:
+                break  # another family would get another port
+            sockets.append(_listening(family, address))
+    except OSError as fault:
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {fault.strerror or fault}. Choose another with "
+            "--port, or in [gateway]"
+        ) from fault
+    return sockets
+
+
+def _listening(family: int, address: object) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)  # type: ignore[arg-type]
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def address_of(sockets: Sequence[socket.socket]) -> str:
+    """The address that a client on this machine can use."""
+    host, port = sockets[0].getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - it is compared, not bound
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104 - as above
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gateway]:
+    """The application with everything behind it, open; all of it is closed afterwards."""
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(Runtime(config, provide={Elicits: ask}))
+        identity = Identity.of(settings.auth, records=runtime.store, clock=SystemClock())
+        stack.push_async_callback(identity.close)
+        await identity.open()
+        log = AccessLog(sys.stderr) if settings.access_log else None
+        if log is not None:
+            stack.push_async_callback(log.close)
+        mcp = await stack.enter_async_context(mounted(runtime, settings.mcp, body=settings.body))
+        jobs = await stack.enter_async_context(Jobs(runtime))
+        yield application(runtime, settings, identity=identity, jobs=jobs, mcp=mcp, access_log=log)
+
+
+async def serve(
+    gateway: Gateway, sockets: list[socket.socket], *, ready: Ready | None = None
+) -> None:
+    """Answer until a signal, or ``Server.should_exit``."""
+    await server_of(gateway, ready=ready).serve(sockets)
+
+
+def server_of(gateway: Gateway, *, ready: Ready | None = None) -> Server:
+    settings = gateway.behind.settings
+    config = uvicorn.Config(
+        gateway,
+        http=protocol(settings),
+        ws="none",
+        loop="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=cast("int", settings.idle_time),
+    )
+    return Server(config, gateway, ready=ready)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, with an end of our own."""
+
+    def __init__(
+        self, config: uvicorn.Config, gateway: Gateway, *, ready: Ready | None = None
+    ) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._ready = ready
+        self._drain = gateway.behind.settings.drain_time
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal ends it in good order, and is not raised again: there is more to close."""
+        loop = asyncio.get_running_loop()
+        try:
+            for one in _SIGNALS:
+                loop.add_signal_handler(one, self.handle_exit, one, None)
+        except (ValueError, RuntimeError, NotImplementedError):
+            yield  # not the main thread: whoever started it ends it
+            return
+        try:
+            yield
+        finally:
+            for one in _SIGNALS:
+                loop.remove_signal_handler(one)
+
+    def stop(self) -> None:
+        """As a signal does."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None:
+            self._ready(self._gateway)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 2 == 0:
+            now = asyncio.get_running_loop().time()
+            for one in self._connections():
+                one.look(now)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, let calls end until the deadline, cancel the rest, and wait."""
+        self._gateway.leave()
+        for server in self.servers:
+            server.close()
+        for one in sockets or ():
+            one.close()
+        for connection in self._connections():
+            connection.shutdown()
+        await asyncio.sleep(0)
+        if self._streams():
+            await asyncio.wait(self._streams(), timeout=min(self._drain, _STREAMS_END))
+            for stream in self._streams():
+                stream.cancel()
+        await self._ended(self._drain)
+        left = set(self.server_state.tasks)
+        if left:
+            _log.warning("%d requests did not end in time, and are cancelled", len(left))
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=_CANCELS_END)
+        await asyncio.sleep(0)
+        for connection in self._connections():
+            connection.transport.close()
+
+    async def _ended(self, seconds: float) -> None:
+        """Wait for the requests, unless a second signal says that this is too long."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while self.server_state.tasks and not self.force_exit and (left := ends - loop.time()) > 0:
+            await asyncio.wait(set(self.server_state.tasks), timeout=min(left, 0.2))
+
+    def _connections(self) -> list[Connection]:
+        return cast("list[Connection]", list(self.server_state.connections))
+
+    def _streams(self) -> list[asyncio.Task[None]]:
+        """What is being answered and is no call: those are asked for with POST."""
+        return [
+            one.work
+            for one in self._connections()
+            if one.work is not None and not one.work.done() and one.scope["method"] == "GET"
+        ]

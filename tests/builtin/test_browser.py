@@ -1,0 +1,602 @@
+"""A real Chromium: pages are opened, read, clicked and filled in; none of them gets out, none of
+them stays in the way, and no session sees another's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.backends.http.service import Asked, Reply, Service, forever, serving
+from tests.builtin.test_web_attacks import SPELLINGS
+from toolpost import Caller, Executor, Image, MissingPart, Registry, Result, Runtime
+from toolpost.builtin.browser import Settings, running, tools
+from toolpost.builtin.browser.browser import Browser
+from toolpost.builtin.browser.program import chromium
+from toolpost.config import Config
+from toolpost.errors import ConfigError, Unavailable
+from toolpost.spec import ToolSpec
+from toolpost.testing import check_tool
+
+pytestmark = pytest.mark.anyio
+FENCE = 60
+PNG = b"\x89PNG\r\n\x1a\n"
+HOME = """<!doctype html><title>Tea</title><h1>Tea &amp; cake</h1>
+<nav><a href="/two">Two</a></nav>
+<table class=prices><tr><td>tea<td>2<tr><td>cake<td>3</table>
+<form action="/found"><label>Search <input name=q></label>
+<select name=kind><option value=g>Green<option value=b>Black</select><button>Go</button></form>
+<p id=late></p><script>late.textContent = "made by " + "a script"</script>
+<p style="display: none">unseen</p>"""
+TITLES = """<!doctype html><script>
+const asked = new URLSearchParams(location.search).get("me");
+if (asked) { document.cookie = "me=" + asked; localStorage.me = asked; }
+document.title = document.cookie + "/" + localStorage.me;
+</script>"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def there() -> None:
+    try:
+        chromium(None)
+    except Unavailable:
+        pytest.skip("Chromium is not installed; as root, .ci/system-packages installs it")
+
+
+PAGES: dict[str, str | Reply | Any] = {
+    "/": HOME,
+    "/two": "<title>Two</title><p>second",
+    "/found": "<title>Found</title>",
+    "/who": TITLES,
+    "/never": forever,
+    "/window": "<title>Opener</title><a href=/two target=_blank>open</a>",
+    "/windows": "<title>Storm</title><script>for (let i = 0; i < 50; i++) open('/two')</script>",
+    "/file": Reply(
+        b"\0" * 99, type="application/zip", headers={"Content-Disposition": "attachment"}
+    ),
+    "/asks": "<title>?</title><button onclick='document.title = [confirm(), prompt()]'>b</button>",
+    "/loop": "<title>Loop</title><script>for (;;);</script>",
+    "/hangs": "<title>Hangs</title><button onclick='for (;;);'>b</button>",
+    "/alerts": "<title>Alerts</title><script>for (;;) alert(1)</script>",
+    "/huge": """<title>Huge</title><body><script>
+document.title = "x".repeat(1e7);
+document.body.innerHTML = "<p>all work and no play</p>".repeat(1e4)</script>""",
+    "/eats": "<script>const all = []; for (;;) all.push(new Uint8Array(1e8).fill(1))</script>",
+    "/lies": """<title>Honest</title><img name=querySelectorAll><img name=title>
+<form id=f>told<input name=innerText><input name=getAttribute></form><script>
+for (const kind of [String, Array, Document, Element, HTMLElement, Node])
+  for (const name of Object.getOwnPropertyNames(kind.prototype))
+    try { Object.defineProperty(kind.prototype, name, { get() { return () => "a lie" } }) } catch {}
+</script>""",
+    "/shut": "<title>Shut</title><button onclick='close()'>x</button><script>close()</script>",
+}
+
+
+def answers(asked: Asked) -> Any:
+    found = PAGES.get(asked.target.partition("?")[0], Reply("nothing", 404))
+    return Reply(found, type="text/html; charset=utf-8") if isinstance(found, str) else found
+
+
+@pytest.fixture(scope="module")
+async def site() -> AsyncIterator[Service]:
+    async with serving(answers) as service:
+        yield service
+
+
+class Web:
+    """The tools, with a browser that all tests of this file share; each has sessions of its own."""
+
+    def __init__(
+        self, site: Service, other: Service, entries: list[Any], executor: Executor
+    ) -> None:
+        self.site, self.other = site, other
+        self.entries, self.executor = entries, executor
+
+    async def __call__(
+        self, name: str, given: Mapping[str, Any], who: str = "somebody", **more: Any
+    ) -> Result:
+        arguments = dict(given)
+        if arguments.get("url", "").partition("#")[0].partition("?")[0] in PAGES:
+            arguments["url"] = self.site.url + arguments["url"]
+        async with asyncio.timeout(FENCE):
+            return await self.executor.execute(
+                f"browser_{name}", arguments, caller=Caller(who), **more
+            )
+
+    async def done(
+        self, name: str, given: Mapping[str, Any], who: str = "somebody", **more: Any
+    ) -> Any:
+        return (await self(name, given, who, **more)).raise_for_error().output
+
+    @property
+    def browser(self) -> Browser:
+        browser: Browser = self.entries[0].target.browser
+        return browser
+
+
+async def using(site: Service, **more: Any) -> AsyncIterator[Web]:
+    async with serving(lambda _: Reply("<title>Other</title>", type="text/html")) as other:
+        egress = ("*", site.authority, other.authority)
+        entries = list(tools(Settings(egress=egress, **more), Path()))
+        async with Executor(Registry(entries)) as executor:
+            yield Web(site, other, entries, executor)
+
+
+@pytest.fixture(scope="module")
+async def web(site: Service) -> AsyncIterator[Web]:
+    async for one in using(site):
+        yield one
+
+
+@pytest.fixture(scope="module")
+async def small(site: Service) -> AsyncIterator[Web]:
+    """With a browser that may be brought to its end."""
+    async for one in using(site, sessions=2, memory=700 * 1024 * 1024):
+        yield one
+
+
+@pytest.fixture
+def who(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A caller that no other test has."""
+    yield request.node.name
+
+
+def code(result: Result) -> str | None:
+    return None if result.error is None else result.error.code
+
+
+def message(result: Result) -> str:
+    assert result.error is not None, result.output
+    return result.error.message
+
+
+# --- what it does --------------------------------------------------------------------------------
+
+
+@pytest.mark.req("NA-8")
+async def test_a_page_is_opened_read_described_and_pictured(web: Web, who: str) -> None:
+    opened = await web.done("navigate", {"url": "/#part"}, who)
+    assert opened == {"url": f"{web.site.url}/#part", "title": "Tea", "status": 200}
+    found = await web.done("extract", {"selector": "td, #late, nav a", "attributes": ["href"]}, who)
+    texts = ["Two", "tea", "2", "cake", "3", "made by a script"]
+    assert [item["text"] for item in found["items"]] == texts
+    assert found["items"][0]["attributes"] == {"href": "/two"}
+    assert (found["count"], found["truncated"]) == (6, False)
+    described = (await web.done("snapshot", {}, who))["snapshot"]
+    assert 'heading "Tea & cake"' in described
+    assert "unseen" not in described
+    sizes = []
+    for given in ({}, {"full_page": True}, {"target": "h1"}):
+        result = await web("screenshot", given, who)
+        (picture,) = result.raise_for_error().parts
+        assert isinstance(picture, Image)
+        assert picture.mime == "image/png"
+        assert picture.data.startswith(PNG)
+        sizes.append((result.output["width"], result.output["height"]))
+    assert sizes[0] == sizes[1] == (1280, 800)
+    assert sizes[2][1] < 100
+
+
+async def test_a_ref_of_the_snapshot_is_clicked_and_a_form_filled_in(web: Web, who: str) -> None:
+    await web.done("navigate", {"url": "/"}, who)
+    described = (await web.done("snapshot", {}, who))["snapshot"]
+    ref = described.partition('textbox "Search" [ref=')[2].partition("]")[0]
+    await web.done("fill", {"target": ref, "value": "hot tea"}, who)
+    await web.done("fill", {"target": "select", "value": "Black"}, who)
+    sent = await web.done("click", {"target": "button"}, who)
+    assert sent == {"url": f"{web.site.url}/found?q=hot+tea&kind=b", "title": "Found"}
+    given = {"url": "/", "target": "input", "value": "x", "submit": True}
+    assert (await web.done("fill", given, who))["title"] == "Found"
+
+
+async def test_what_cannot_be_done_is_said_with_the_way_out(web: Web, who: str) -> None:
+    nothing = await web("extract", {"selector": "h1"}, who)
+    assert (code(nothing), "browser_navigate" in message(nothing)) == ("EXECUTION_ERROR", True)
+    await web.done("navigate", {"url": "/"}, who)
+    for name, given, said in (
+        ("extract", {"selector": "a["}, "no CSS selector"),
+        ("click", {"target": "a["}, "no selector"),
+        ("click", {"target": "td"}, "4 elements match"),
+        ("fill", {"target": "h1", "value": "x"}, "takes no text"),
+    ):
+        result = await web(name, given, who)
+        assert (code(result), said in message(result)) == ("VALIDATION_ERROR", True), result.error
+    missing = await web("click", {"target": "h6"}, who, timeout=3)
+    assert (code(missing), "no such element" in message(missing)) == ("EXECUTION_ERROR", True)
+    gone = await web("navigate", {"url": f"{web.site.url}/nowhere"}, who)
+    assert gone.output["status"] == 404
+
+
+async def test_long_texts_are_cut_where_that_was_asked_for(web: Web, who: str) -> None:
+    found = await web.done("extract", {"url": "/", "selector": "td", "max_chars": 4}, who)
+    assert [item["text"] for item in found["items"]] == ["tea", "2"]
+    assert (found["count"], found["truncated"]) == (4, True)
+    described = await web.done("snapshot", {"max_chars": 10}, who)
+    assert (len(described["snapshot"]), described["truncated"]) == (10, True)
+    assert described["length"] > 100
+
+
+async def test_dialogs_are_dismissed_and_downloads_refused(web: Web, who: str) -> None:
+    asked = await web.done("click", {"url": "/asks", "target": "button"}, who)
+    assert asked["title"] == "false,"
+    refused = await web("navigate", {"url": "/file"}, who)
+    assert (code(refused), "download" in message(refused)) == ("EXECUTION_ERROR", True)
+
+
+async def test_a_window_that_a_click_opens_takes_the_place_of_the_page(web: Web, who: str) -> None:
+    assert (await web.done("click", {"url": "/window", "target": "a"}, who))["title"] == "Two"
+    found = await web.done("extract", {"selector": "p"}, who)
+    assert found["items"] == [{"text": "second"}]
+
+
+async def test_every_example_of_every_spec_runs(web: Web, who: str) -> None:
+    for entry in web.entries:
+        await web.done("navigate", {"url": "/"}, who)
+        for shown in entry.spec.examples:
+            given = {**shown, **({"url": "/"} if "url" in shown else {})}
+            await web.done(entry.spec.name.removeprefix("browser_"), given, who)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("navigate", {}),
+        ("snapshot", {}),
+        ("screenshot", {}),
+        ("extract", {"selector": "h1"}),
+        ("click", {"target": "h1"}),
+        ("fill", {"target": "input", "value": "tea"}),
+    ],
+)
+async def test_each_tool_stands_up_to_its_check(web: Web, name: str, given: Any) -> None:
+    (entry,) = (one for one in web.entries if one.spec.name == f"browser_{name}")
+    report = await check_tool(
+        entry,
+        arguments={"url": web.site.url, **given},
+        failing={"url": "http://169.254.169.254/", **given},
+        slow={"url": f"{web.site.url}/never", **given},
+        parallel=2,
+    )
+    bad = {item.name for item in report.items if item.outcome != "passed"}
+    assert bad <= (set() if entry.spec.input_schema.get("required") else {"missing argument"}), str(
+        report
+    )
+
+
+def test_the_specs_say_what_they_do() -> None:
+    specs = {one.spec.name: one.spec for one in tools(Settings(egress=("a.example:443",)), Path())}
+    told: dict[str, tuple[int, str]] = {}
+    for name, spec in specs.items():
+        assert isinstance(spec, ToolSpec)
+        assert spec.egress == ("a.example:443",)
+        assert spec.labels == {"external": "true"}
+        assert spec.output_schema is not None
+        told[name.removeprefix("browser_")] = spec.tier, spec.effects
+    looks = dict.fromkeys(("navigate", "snapshot", "extract", "screenshot"), (1, "idempotent"))
+    assert told == {**looks, "click": (2, "once"), "fill": (2, "once")}
+
+
+# --- 25 to 27: where it may connect --------------------------------------------------------------
+
+TRIES = """<!doctype html><title>trying</title><body><script>
+const there = %r, asked = [];
+const load = (tag, name, url) => asked.push(new Promise(done => {
+  const one = document.createElement(tag);
+  one.onload = one.onerror = done;
+  setTimeout(done, 3000);
+  one[name] = url;
+  if (tag == "link") one.rel = "stylesheet";
+  document.body.append(one);
+}));
+for (const one of there) {
+  const url = "http://" + one + "/";
+  for (const tag of ["img", "script", "iframe", "embed"]) load(tag, "src", url + tag);
+  load("link", "href", url + "link");
+  load("object", "data", url + "object");
+  for (const mode of ["no-cors", "cors"])
+    asked.push(fetch(url + mode, { mode, method: "POST", body: "x" }).catch(() => 0));
+  navigator.sendBeacon(url + "beacon", "x");
+  asked.push(new Promise(done => {
+    const socket = new WebSocket("ws://" + one + "/socket");
+    socket.onclose = socket.onerror = done;
+  }));
+  asked.push(new Promise(done => {
+    const events = new EventSource(url + "events");
+    events.onerror = () => { events.close(); done(); };
+  }));
+  asked.push(new Promise(done => {
+    const worker = new Worker(URL.createObjectURL(new Blob(
+      [`fetch("${url}worker", {mode: "no-cors"}).finally(() => postMessage(1))`])));
+    worker.onmessage = worker.onerror = done;
+  }));
+  try {
+    const far = new RTCPeerConnection({ iceServers: [{ urls: "turn:" + one + "?transport=tcp",
+      username: "x", credential: "x" }, { urls: "stun:" + one }] });
+    far.createDataChannel("x");
+    far.createOffer().then(offer => far.setLocalDescription(offer));
+    asked.push(new Promise(done => { far.onicegatheringstatechange = () =>
+      far.iceGatheringState == "complete" && done(); setTimeout(done, 1500); }));
+  } catch {}
+}
+Promise.all(asked).then(() => { document.body.innerHTML = "<b id=over>over</b>" });
+</script>"""
+
+
+@pytest.mark.req("NA-10")
+async def test_attack_no_spelling_of_a_private_address_is_opened(web: Web, who: str) -> None:
+    async with serving() as private:
+        for spelling in SPELLINGS:
+            url = spelling.replace("{port}", str(private.port))
+            result = await web("navigate", {"url": url}, who)
+            assert code(result) in ("POLICY_DENIED", "VALIDATION_ERROR", "UNAVAILABLE"), url
+        assert private.connections == 0
+
+
+@pytest.mark.req("NA-10")
+async def test_attack_nothing_that_a_page_does_reaches_a_private_address(
+    web: Web, who: str
+) -> None:
+    """It may go where it was loaded from, which is named: on the same host, another port is not.
+    Neither spelling nor protocol helps.
+    """
+    async with serving() as private:
+        hosts = ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433")
+        there = [f"{host}:{private.port}" for host in hosts]
+        PAGES["/tries"] = TRIES % [*there, web.other.authority]
+        opened = await web.done("navigate", {"url": "/tries"}, who)
+        assert opened["title"] == "trying"
+        await web.done("click", {"target": "#over"}, who)  # waits until it is there
+        assert private.connections == 0
+    reached = {one.target for one in web.other.asked}
+    ways = "img script iframe link object no-cors cors beacon socket events worker"
+    assert reached >= {f"/{way}" for way in ways.split()}, "what is named is reached by all of them"
+
+
+@pytest.mark.req("NA-10")
+@pytest.mark.parametrize("where", ["this machine", "metadata", "a file"])
+async def test_attack_no_redirect_leads_to_what_is_private(web: Web, who: str, where: str) -> None:
+    async with serving() as private:
+        to = {
+            "this machine": f"{private.url}/secret",
+            "metadata": "http://169.254.169.254/latest/meta-data/",
+            "a file": "file:///etc/passwd",
+        }[where]
+        PAGES["/moved"] = Reply("", 302, headers={"Location": to})
+        PAGES["/moves"] = f"<title>Moving</title><a id=a href={to}>x</a><script>a.click()</script>"
+        PAGES["/framed"] = f"<title>Framed</title><iframe src={to}></iframe>"
+        moved = await web("navigate", {"url": "/moved"}, who)
+        assert code(moved) in ("POLICY_DENIED", "UNAVAILABLE"), moved
+        for path in ("/moves", "/framed"):
+            result = await web("extract", {"url": path, "selector": "body"}, who)
+            assert "root:" not in str(result.output)
+        later = await web("snapshot", {}, who, timeout=3)
+        assert "root:" not in str(later.output)
+        assert private.connections == 0
+
+
+async def test_a_private_address_has_to_be_named(who: str) -> None:
+    async with serving(answers) as site, Executor(Registry(tools(Settings(), Path()))) as executor:
+        result = await executor.execute("browser_navigate", {"url": site.url})
+        assert code(result) == "POLICY_DENIED"
+        assert "not a public address" in message(result)
+        assert site.connections == 0
+
+
+async def test_a_server_that_keeps_its_connections_does_not_answer_for_another(
+    web: Web, who: str
+) -> None:
+    titles = [
+        (await web.done("navigate", {"url": url}, who))["title"]
+        for url in (web.site.url, web.other.url, web.site.url, web.other.url)
+    ]
+    assert titles == ["Tea", "Other", "Tea", "Other"]
+    assert not any(one.target.startswith("http") for one in web.other.asked)
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+async def test_no_session_sees_another(web: Web, who: str) -> None:
+    """Not another of the same caller, nor one of the same name of another caller."""
+    for caller, session in ((who, "a"), (who, "b"), (f"{who}2", "a")):
+        me = f"{caller[-1]}{session}"
+        for url, title in (("/who", "/undefined"), (f"/who?me={me}", f"me={me}/{me}")):
+            opened = await web.done("navigate", {"url": url}, caller, session_id=session)
+            assert opened["title"] == title
+    kept = await web.done("navigate", {"url": "/who"}, who, session_id="a")
+    assert kept["title"] == f"me={who[-1]}a/{who[-1]}a"
+
+
+async def test_the_session_that_waited_longest_makes_room(small: Web, who: str) -> None:
+    for session in ("a", "b", "c"):
+        await small.done("navigate", {"url": "/"}, who, session_id=session)
+    read = {"selector": "h1"}
+    codes = [
+        code(await small("extract", read, who, session_id=session)) for session in ("b", "c", "a")
+    ]
+    assert codes == [None, None, "EXECUTION_ERROR"]
+
+
+# --- hostile pages, and ends ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["/loop", "/alerts", "/never"])
+async def test_a_page_that_never_ends_is_given_up_and_the_next_call_works(
+    web: Web, who: str, page: str
+) -> None:
+    stopped = await web("extract", {"url": page, "selector": "body"}, who, timeout=2.5)
+    assert code(stopped) in ("TIMEOUT", "UNAVAILABLE"), stopped.error
+    assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+
+
+async def test_a_page_that_hangs_when_it_is_clicked_is_closed(web: Web, who: str) -> None:
+    await web.done("navigate", {"url": "/hangs"}, who)
+    stopped = await web("click", {"target": "button"}, who, timeout=5)
+    assert code(stopped) == "TIMEOUT"
+    empty = await web("screenshot", {}, who)
+    assert "No page is open" in message(empty)
+    assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+
+
+async def test_a_huge_page_is_read_in_bounds(web: Web, who: str) -> None:
+    found = await web.done("extract", {"url": "/huge", "selector": "p", "limit": 3}, who)
+    assert (len(found["items"]), found["count"]) == (3, 10_000)
+    assert len(found["title"]) == 300
+    await web("snapshot", {"max_chars": 1000}, who, timeout=3)
+    assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+
+
+async def test_a_page_that_eats_all_memory_takes_nothing_with_it(small: Web, who: str) -> None:
+    eaten = await small("navigate", {"url": "/eats"}, who, timeout=20)
+    assert code(eaten) in ("UNAVAILABLE", "TIMEOUT", "EXECUTION_ERROR")
+    assert (await small.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+
+
+@pytest.mark.parametrize("page", ["/windows", "/shut"])
+async def test_windows_that_come_and_go_by_themselves_are_no_matter(
+    web: Web, who: str, page: str
+) -> None:
+    await web("navigate", {"url": page}, who)
+    await web("click", {"target": "button"}, who, timeout=3)
+    assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+
+
+async def test_what_a_page_puts_in_the_place_of_the_languages_own_is_not_believed(
+    web: Web, who: str
+) -> None:
+    found = await web.done("extract", {"url": "/lies", "selector": "form"}, who)
+    assert (found["title"], found["items"]) == ("Honest", [{"text": "told"}])
+
+
+async def test_a_caller_who_goes_leaves_the_session_usable(web: Web, who: str) -> None:
+    before = len(web.site.asked)
+    going = asyncio.ensure_future(web("navigate", {"url": "/never"}, who))
+    async with asyncio.timeout(FENCE):
+        while not any(one.target == "/never" for one in web.site.asked[before:]):
+            await asyncio.wait((going,), timeout=0.02)
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    assert going.cancelled()
+    assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        number = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop.add_reader(number, over.set)
+    try:
+        async with asyncio.timeout(FENCE):
+            await over.wait()
+    finally:
+        loop.remove_reader(number)
+        os.close(number)
+
+
+def below(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+@pytest.mark.parametrize("name", ["chromium", "node"])
+async def test_a_browser_that_died_is_started_again(small: Web, who: str, name: str) -> None:
+    await small.done("navigate", {"url": "/"}, who)
+    pid = small.browser.pid
+    assert pid is not None
+    next(process for process in below(pid) if process.name().startswith(name)).kill()
+    if name == "chromium":
+        await gone(pid)
+    empty = await small("extract", {"selector": "h1"}, who)
+    assert code(empty) in ("EXECUTION_ERROR", "UNAVAILABLE")
+    assert (await small.done("navigate", {"url": "/"}, who))["title"] == "Tea"
+    assert "playwright" not in sys.modules
+
+
+async def test_a_browser_that_nobody_uses_is_closed_and_comes_back(site: Service) -> None:
+    entries: list[Any] = list(tools(Settings(egress=(site.authority,), idle=0.3), Path()))
+    browser: Browser = entries[0].target.browser
+    async with asyncio.timeout(FENCE), Executor(Registry(entries)) as executor:
+        opened = await executor.execute("browser_navigate", {"url": site.url})
+        assert opened.success
+        pid = browser.pid
+        if pid is not None:
+            await gone(pid)
+        opened = await executor.execute("browser_navigate", {"url": site.url})
+        assert opened.raise_for_error().output["title"] == "Tea"
+        left = [] if browser.pid is None else below(browser.pid)
+    for process in left:
+        await gone(process.pid)
+    assert browser.pid is None
+
+
+async def test_nothing_is_left_of_it_when_we_are_killed(site: Service) -> None:
+    script = Path(__file__).with_name("browser_alone.py")
+    us = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), site.url, site.authority, stdout=asyncio.subprocess.PIPE
+    )
+    assert us.stdout is not None
+    async with asyncio.timeout(FENCE):
+        assert await us.stdout.readline() == b"Tea\n"
+        left = below(us.pid)
+        names = {process.name() for process in left}
+        assert any(name.startswith("chrom") for name in names), names
+        us.send_signal(signal.SIGKILL)
+        for process in left:
+            await gone(process.pid)
+        await us.wait()
+
+
+# --- what is not there ---------------------------------------------------------------------------
+
+
+async def test_without_chromium_it_says_how_to_get_it(tmp_path: Path) -> None:
+    source = {
+        "kind": "builtin",
+        "tools": ["browser"],
+        "browser": {"program": str(tmp_path / "no"), "egress": ["localhost:1"]},
+    }
+    config = Config.of({"sources": [source]}, base=tmp_path)
+    async with Runtime(config) as runtime:
+        result = await runtime.execute("browser_navigate", {"url": "http://localhost:1/"})
+        health = await runtime.executor.health("browser_navigate")
+    assert code(result) == "UNAVAILABLE"
+    assert "apt-get install chromium" in message(result)
+    assert health.error == message(result)
+
+
+async def test_with_chromium_it_is_healthy(web: Web) -> None:
+    assert (await web.executor.health("browser_navigate")).healthy
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_PACKAGES", ("no_such_package",))
+    with pytest.raises(MissingPart, match=r'pip install "toolpost\[browser\]"'):
+        list(tools(Settings(), Path()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"egress": ("nowhere",)}, {"idle": 0}, {"sessions": 9}, {"sessions": 0}, {"memory": 1}],
+)
+def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Settings(**wrong)
+
+
+def test_a_script_is_not_taken_for_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chromium").write_text("#!/bin/sh\n")
+    (tmp_path / "chromium").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with Path(chromium(None)).open("rb") as file:
+        assert file.read(4) == b"\x7fELF"

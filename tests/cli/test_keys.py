@@ -1,0 +1,68 @@
+"""``toolpost keys``: made, listed, shown and ended on the store of the config, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+from tests.cli.program import json_of, toolpost
+from toolpost.clock import SystemClock
+from toolpost.gateway.identity import AuthSettings, Identity
+from toolpost.stores.sqlite import SqliteStore
+
+
+async def caller_of(folder: Path, text: str) -> str:
+    """Who the gateway on this store takes it for."""
+    store = SqliteStore(folder / ".toolpost" / "store.db")
+    await store.open()
+    try:
+        identity = Identity.of(AuthSettings(keys=True), records=store, clock=SystemClock())
+        return (await identity.caller(f"Bearer {text}".encode())).id
+    except Exception as fault:
+        return type(fault).__name__
+    finally:
+        await store.close()
+
+
+def test_a_key_is_made_used_listed_and_revoked(tmp_path: Path) -> None:
+    words = ("keys", "create", "ci", "--role", "operator", "--tool", "kb.*", "--expires", "12h")
+    done = toolpost(*words, cwd=tmp_path)
+    text = done.stdout.strip()
+    assert done.returncode == 0 and re.fullmatch(r"tpk_[0-9a-f]{12}_[0-9a-f]{64}", text)
+    assert "this once" in done.stderr and text not in done.stderr
+
+    (listed,) = json_of("keys", "list", cwd=tmp_path)
+    key_id = listed["id"]
+    assert (listed["name"], listed["agent"], listed["roles"]) == ("ci", "ci", ["operator"])
+    assert (listed["tools"], listed["state"]) == (["kb.*"], "live")
+    assert listed["expires"] - listed["created"] == 12 * 3600
+    table = toolpost("keys", "list", cwd=tmp_path).stdout
+    assert key_id in table and "operator" in table and "12 h" in table
+    shown = toolpost("keys", "show", key_id[:5], cwd=tmp_path).stdout
+    assert "kb.*" in shown
+    kept = b"".join(file.read_bytes() for file in (tmp_path / ".toolpost").glob("*.db*"))
+    assert text[-64:] not in table + shown and text[-64:].encode() not in kept
+    assert asyncio.run(caller_of(tmp_path, text)) == f"key:{key_id}"
+
+    assert "is revoked" in toolpost("keys", "revoke", key_id, cwd=tmp_path).stdout
+    assert asyncio.run(caller_of(tmp_path, text)) == "Unidentified"
+    assert "There are no keys" in toolpost("keys", "list", cwd=tmp_path).stderr
+
+
+def test_json_has_the_key_once_and_what_is_wrong_says_what_to_do(tmp_path: Path) -> None:
+    words = ("keys", "create", "helper", "--user", "alice", "--agent", "bot", "--expires", "never")
+    made = json_of(*words, cwd=tmp_path)
+    assert made["key"].startswith(f"tpk_{made['id']}_")
+    assert (made["user"], made["agent"], made["expires"]) == ("alice", "bot", None)
+    assert json_of("keys", "revoke", made["key"], cwd=tmp_path)["state"] == "revoked"
+    (listed,) = json_of("keys", "list", "--all", cwd=tmp_path)
+    assert listed["state"] == "revoked" and "key" not in listed
+
+    done = toolpost("keys", "show", "ffffffffff", "--json", cwd=tmp_path)
+    assert done.returncode == 4 and json.loads(done.stdout)["error"]["code"] == "NOT_FOUND"
+    assert toolpost("keys", "create", "x", "--expires", "1y", cwd=tmp_path).returncode == 2
+    (tmp_path / "toolpost.toml").write_text('store = {kind = "memory"}\n', encoding="utf-8")
+    done = toolpost("keys", "create", "x", cwd=tmp_path)
+    assert done.returncode == 78 and "in memory" in done.stderr and not done.stdout

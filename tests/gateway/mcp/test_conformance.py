@@ -1,0 +1,182 @@
+"""The official conformance suite, for both eras, and the MCP Inspector."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests import servers
+from tests.gateway.mcp import conforming
+from tests.gateway.mcp.running import HANDSHAKE, MODERN, Running, call, ended, gateway
+from toolpost import tool
+
+pytestmark = [pytest.mark.anyio, servers.needed]
+
+EVERYWHERE: Final = {
+    "dns-rebinding-protection": 2,
+    "json-schema-2020-12": 8,
+    "prompts-list": 2,
+    "resources-list": 2,
+    "server-sse-multiple-streams": 2,
+    "tools-call-audio": 2,
+    "tools-call-embedded-resource": 2,
+    "tools-call-error": 2,
+    "tools-call-image": 2,
+    "tools-call-mixed-content": 2,
+    "tools-call-simple-text": 2,
+    "tools-call-with-progress": 2,
+    "tools-list": 4,
+}
+"""Scenario → how many checks it has."""
+PASSED: Final[dict[str, dict[str, int]]] = {
+    HANDSHAKE: EVERYWHERE
+    | {
+        "elicitation-sep1034-defaults": 6,
+        "elicitation-sep1330-enums": 6,
+        "ping": 2,
+        "server-initialize": 3,
+        "server-session-lifecycle": 3,
+        "tools-call-elicitation": 2,
+        "tools-list": 3,
+    },
+    MODERN: EVERYWHERE
+    | {
+        "caching": 8,
+        "http-custom-header-server-validation": 10,
+        "http-header-validation": 14,
+        "input-required-result-basic-elicitation": 3,
+        "input-required-result-ignore-extra-params": 2,
+        "input-required-result-missing-input-response": 2,
+        "input-required-result-multi-round": 4,
+        "input-required-result-request-state": 3,
+        "input-required-result-result-type": 2,
+        "input-required-result-tampered-state": 2,
+        "input-required-result-unsupported-methods": 2,
+        "input-required-result-validate-input": 3,
+        "sep-2164-resource-not-found": 4,
+        "server-stateless": 30,
+    },
+}
+_SAMPLING = "it wants the client's model or roots to be asked for, which are deprecated"
+_PROMPTS = "there are no prompts here"
+_RESOURCES = "it reads resources of the suite's own"
+LEFT_OUT: Final = {
+    "completion-complete": "there is nothing to complete: no prompts, no templates",
+    "input-required-result-basic-list-roots": _SAMPLING,
+    "input-required-result-basic-sampling": _SAMPLING,
+    "input-required-result-capability-check": f"{_SAMPLING}; what it is about has a test of ours",
+    "input-required-result-multiple-input-requests": _SAMPLING,
+    "input-required-result-non-tool-request": _PROMPTS,
+    "logging-set-level": "logging to clients is deprecated, and not done",
+    "prompts-get-embedded-resource": _PROMPTS,
+    "prompts-get-simple": _PROMPTS,
+    "prompts-get-with-args": _PROMPTS,
+    "prompts-get-with-image": _PROMPTS,
+    "resources-read-binary": _RESOURCES,
+    "resources-read-text": _RESOURCES,
+    "resources-subscribe": _RESOURCES,
+    "resources-templates-read": _RESOURCES,
+    "resources-unsubscribe": _RESOURCES,
+    "server-sse-polling": "not scored: it closes a stream to resume it; here that cancels",
+    "tools-call-sampling": _SAMPLING,
+    "tools-call-with-logging": "logging to clients is deprecated, and not done",
+}
+NOT_ASKED: Final = {
+    "sep-2549-resources-read-caching-hints": "there is no resource to be read",
+    "sep-2575-server-sends-prompts-list-changed-on-subscription": "prompts do not change",
+}
+"""Checks that the suite itself skips, as it finds nothing to look at."""
+
+
+@pytest.fixture(scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+    here: list[Running] = []
+
+    @tool
+    async def fresh() -> None:
+        """Now here, now not."""
+
+    def change() -> None:
+        registry = here[0].runtime.registry
+        registry.remove("fresh") if "fresh" in registry else registry.add(fresh)
+
+    folder = tmp_path_factory.mktemp("conformance")
+    async with gateway(conforming.tools(change), folder, within=240) as running:
+        here.append(running)
+        yield running
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
+async def test_the_official_suite_finds_nothing(
+    running: Running, revision: str, tmp_path: Path
+) -> None:
+    words = ("server", "--url", running.url, "--suite", "all", "--spec-version", revision)
+    _, out, err = await ended(
+        [*servers.npm("conformance", *words), "-o", str(tmp_path)], seconds=120
+    )
+    alive = await call(running.url, "test_simple_text")
+    assert alive["result"]["content"], "a server that is gone fails nothing, either"
+    found: dict[str, list[Any]] = {}
+    for file in tmp_path.rglob("checks.json"):
+        name = re.sub(r"^server-(.*)-2\d{3}-\d\d-\d\dT.*$", r"\1", file.parent.name)
+        found[name] = json.loads(file.read_text())
+    assert found.keys() - LEFT_OUT.keys() == PASSED[revision].keys(), out + err
+    for name, count in PASSED[revision].items():
+        bad = [
+            (one["id"], one["status"], one.get("errorMessage"))
+            for one in found[name]
+            if one["status"] not in ("SUCCESS", "INFO")
+            and not (one["status"] == "SKIPPED" and one["id"] in NOT_ASKED)
+        ]
+        assert (name, bad, len(found[name])) == (name, [], count)
+
+
+async def test_the_official_scenarios_of_tasks_that_we_serve_find_nothing(
+    running: Running, tmp_path: Path
+) -> None:
+    """An extension, run by name; those that ask something of a running task are left out."""
+    counts = {
+        "tasks-capability-negotiation": 5,
+        "tasks-request-headers": 5,
+        "tasks-request-state-removal": 3,
+        "tasks-wire-fields": 4,
+    }
+
+    async def checks(name: str) -> Any:
+        words = ("server", "--url", running.url, "--scenario", name, "--force")
+        folder = str(tmp_path / name)
+        await ended([*servers.npm("conformance", *words), "--spec-version", MODERN, "-o", folder])
+        (file,) = (tmp_path / name).rglob("checks.json")
+        return json.loads(file.read_text())
+
+    found = dict(zip(counts, await asyncio.gather(*map(checks, counts)), strict=True))
+    assert {name: len(one) for name, one in found.items()} == counts
+    assert [one for some in found.values() for one in some if one["status"] == "FAILURE"] == []
+
+
+async def test_the_inspector_lists_every_tool_and_calls_every_kind_without_a_complaint(
+    running: Running, tmp_path: Path
+) -> None:
+    ask = [*servers.npm("mcp-inspector", "--cli", running.url, "--transport", "http")]
+    status, out, err = await ended([*ask, "--method", "tools/list", "--strict"], HOME=str(tmp_path))
+    names = [one["name"] for one in json.loads(out)["tools"]]
+    assert (status, err) == (0, "")
+    assert names == [spec.name for spec in running.runtime.list()]
+    kinds = ("text", "audio", "multiple", "progress", "headers")
+    quiet = [one for one in names if any(kind in one for kind in kinds)]
+
+    async def called(name: str) -> tuple[int, str, str]:
+        return await ended(
+            [*ask, "--method", "tools/call", "--tool-name", name], HOME=str(tmp_path)
+        )
+
+    for name, (status, out, err) in zip(
+        quiet, await asyncio.gather(*map(called, quiet)), strict=True
+    ):
+        assert (status, err, json.loads(out).get("isError")) == (0, "", None), name

@@ -1,0 +1,152 @@
+"""``toolpost mcp``: a program that a client starts, and speaks with over its standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tests.backends.mcp.running import processes
+from tests.gateway.mcp.running import HANDSHAKE, MODERN, envelope, until
+
+pytestmark = pytest.mark.anyio
+Mode = Literal["auto", "legacy"]
+
+CONFIG = """
+guards = ["approval"]
+[store]
+kind = "memory"
+[[sources]]
+kind = "modules"
+modules = ["tools_on_stdio"]
+"""
+MODULE = '''
+import subprocess, sys, time
+from toolpost import Call, tool
+
+@tool(effects="read")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    print("a tool that prints", flush=True)
+    return a + b
+
+@tool(timeout=60, isolation="process")
+def hang(marker: str) -> None:
+    """Start a program, and wait for it."""
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(60)", marker])
+
+@tool
+async def steps(call: Call) -> str:
+    """Tell how far it is."""
+    call.progress(1, 2, "half")
+    return "done"
+
+@tool(requires_approval=True)
+async def send(to: str) -> str:
+    """Send something."""
+    return f"sent to {to}"
+'''
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "toolpost.toml").write_text(CONFIG)
+    (tmp_path / "tools_on_stdio.py").write_text(MODULE)
+    return tmp_path
+
+
+def program(project: Path, *words: str) -> StdioServerParameters:
+    config = str(project / "toolpost.toml")
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "toolpost", "--config", config, "mcp", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(project), *sys.path])},
+    )
+
+
+@asynccontextmanager
+async def connected(project: Path, *words: str, **more: Any) -> AsyncIterator[Client]:
+    async with asyncio.timeout(60), Client(program(project, *words), **more) as client:
+        yield client
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_lists_calls_sees_progress_cancels_and_approves(
+    project: Path, mode: Mode
+) -> None:
+    heard: list[str | None] = []
+
+    async def hear(done: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async def approve(context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"approve": True})
+
+    async with connected(project, "--approve", mode=mode, elicitation_callback=approve) as client:
+        names = [one.name for one in (await client.list_tools()).tools]
+        assert names == ["add", "hang", "send", "steps"]
+        added = await client.call_tool("add", {"a": 1, "b": 2})
+        assert added.structured_content == {"result": 3}
+        await client.call_tool("steps", {}, progress_callback=hear)
+        sent = await client.call_tool("send", {"to": "Ada"})
+        assert sent.content == [types.TextContent(text="sent to Ada")]
+        async with anyio.create_task_group() as tasks:
+            marker = f"marker-{mode}"
+            tasks.start_soon(client.call_tool, "hang", {"marker": marker})
+            await until(lambda: processes(marker))
+            tasks.cancel_scope.cancel()
+        await until(lambda: not processes(marker), within=10)
+        await until(lambda: heard == ["half"])
+
+
+async def started(project: Path) -> asyncio.subprocess.Process:
+    given = program(project)
+    return await asyncio.create_subprocess_exec(
+        given.command, *given.args, env=given.env, stdin=-1, stdout=-1, stderr=-1
+    )
+
+
+async def test_what_is_no_message_is_said_to_be_none_and_the_end_of_input_is_the_end(
+    project: Path,
+) -> None:
+    child = await started(project)
+    assert child.stdin is not None and child.stdout is not None
+    params = {"_meta": envelope()}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params}
+    child.stdin.write(b"{\n\n[]\n" + json.dumps(hello).encode() + b"\n")
+    async with asyncio.timeout(30):
+        first, second, third = [json.loads(await child.stdout.readline()) for _ in range(3)]
+        assert [first["error"]["code"], second["error"]["code"]] == [-32700, -32700]
+        assert third["result"]["supportedVersions"] == [MODERN]
+        out, _ = await child.communicate(b"")
+    assert (out, child.returncode) == (b"", 0)
+
+
+async def test_a_signal_ends_it_with_everything_it_started(project: Path) -> None:
+    child = await started(project)
+    assert child.stdin is not None and child.stdout is not None
+    about = {"name": "t", "version": "1"}
+    hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": about}
+    hang = {"name": "hang", "arguments": {"marker": "m-signal"}}
+    for message in (
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": hang},
+    ):
+        child.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    await until(lambda: processes("m-signal"))
+    left = processes("m-signal")
+    child.terminate()
+    await asyncio.wait_for(child.wait(), 20)
+    child.stdin.close()
+    await until(lambda: not any(one.is_running() and one.status() != "zombie" for one in left))

@@ -1,0 +1,236 @@
+"""How much the server takes from a client, and how long it waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.gateway.gateway_tools import ALL, MARKS, until
+from tests.gateway.running import Running, answer_from, request, serving
+from toolpost.gateway.rest import streaming
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+    async with serving(
+        tmp_path_factory.mktemp("limits"),
+        *ALL,
+        body=10_000,
+        header=2048,
+        connections=250,
+        head_time=0.6,
+        body_time=0.6,
+        idle_time=0.6,
+        write_time=0.6,
+    ) as running:
+        yield running
+
+
+async def said(served: Running, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """Everything that comes back to these bytes until the server closes."""
+    reader, writer = await asyncio.open_connection(served.host, served.port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        async with asyncio.timeout(30):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def fine(served: Running) -> None:
+    assert (await served.call("add", {"a": 1, "b": 2})).data["output"] == 3
+
+
+def head(served: Running, *more: str) -> bytes:
+    lines = ["POST /v1/tools/add:call HTTP/1.1", f"host: {served.host}:{served.port}", *more]
+    return ("\r\n".join(lines) + "\r\n").encode()
+
+
+JSON = "content-type: application/json"
+
+
+async def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not(
+    served: Running,
+) -> None:
+    big = b'{"arguments": {"value": "' + b"x" * 20_000 + b'"}}'
+    answer = await served.post("/v1/tools/echo:call", big)
+    assert answer.status == 413
+    assert "more than 10,000 bytes" in answer.data["detail"]
+    chunk = f"{len(big):x}\r\n".encode() + big + b"\r\n0\r\n\r\n"
+    sent = head(served, JSON, "transfer-encoding: chunked") + b"\r\n" + chunk
+    assert (await said(served, sent)).startswith(b"HTTP/1.1 413 ")
+    for path in ("/v1/approvals/x:approve", "/v1/audit:verify", "/v1/tools/echo:plan"):
+        assert (await served.post(path, big)).status == 413
+    await fine(served)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_head_that_is_too_large_is_refused(served: Running, ended: bool) -> None:
+    sent = head(served, f"x-large: {'y' * 4000}") + (b"\r\n" if ended else b"")
+    answer = await said(served, sent)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"application/problem+json" in answer
+    await fine(served)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ((b"",), b""),
+        ((b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ",), b"HTTP/1.1 408 "),
+        ((b"GET /heal", b"thz HTTP", b"/1.1\r\n", b"a: b\r\n", b"c: d\r\n"), b"HTTP/1.1 408 "),
+    ],
+)
+async def test_a_head_that_does_not_come_is_not_waited_for(
+    served: Running, pieces: tuple[bytes, ...], told: bytes
+) -> None:
+    answer = await said(served, *pieces, pause=0.1)
+    assert answer[: len(told)] == told
+    assert told or not answer
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(served: Running) -> None:
+    sent = head(served, JSON, "content-length: 100") + b"\r\n" + b'{"arguments"'
+    answer = await said(served, sent)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"body of the request took too long" in answer
+
+
+async def test_a_connection_between_two_requests_is_kept_and_then_closed(served: Running) -> None:
+    reader, writer = await asyncio.open_connection(served.host, served.port)
+    try:
+        host = {"host": f"{served.host}:{served.port}"}
+        for _ in range(3):
+            writer.write(request("GET", "/healthz", None, host, close=False))
+            assert (await answer_from(reader)).status == 200
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+    finally:
+        writer.close()
+
+
+async def test_two_hundred_idle_connections_are_in_nobody_s_way(served: Running) -> None:
+    idle = [await asyncio.open_connection(served.host, served.port) for _ in range(200)]
+    try:
+        for _ in range(20):
+            await fine(served)
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*(reader.read() for reader, _ in idle)) == [b""] * 200
+    finally:
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_one_connection_too_many_is_turned_away(served: Running) -> None:
+    kept = [await asyncio.open_connection(served.host, served.port) for _ in range(250)]
+    try:
+        answer = await said(served)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"QUEUE_FULL" in answer
+    finally:
+        for _, writer in kept:
+            writer.close()
+    async with asyncio.timeout(20):
+        while len(served.server.server_state.connections) > 200:
+            await asyncio.sleep(0.01)
+    await fine(served)
+
+
+async def test_a_client_that_does_not_read_is_cut_off_and_its_call_is_cancelled(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "SILENCE", b": " + b"x" * 4_000_000 + b"\n\n")
+    monkeypatch.setattr(streaming, "_PATIENCE", 0.01)
+    monkeypatch.setattr(streaming, "HEARTBEAT", 0.01)
+    _, writer = await asyncio.open_connection(served.host, served.port)
+    body = b'{"arguments": {"mark": "deaf"}}'
+    headers = {
+        "host": f"{served.host}:{served.port}",
+        "accept": "text/event-stream",
+        "content-type": "application/json",
+    }
+    writer.write(request("POST", "/v1/tools/wait:call", body, headers))
+    try:
+        await until("deaf was cancelled")
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/9.9\r\nhost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nbad header\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_gets_a_problem_and_harms_nobody(
+    served: Running, sent: bytes
+) -> None:
+    answer = await said(served, sent)
+    assert answer.startswith(b"HTTP/1.1 4")
+    assert b"application/problem+json" in answer
+    await fine(served)
+
+
+async def test_an_upgrade_is_not_taken_and_harms_nobody(served: Running) -> None:
+    host = {"host": f"{served.host}:{served.port}"}
+    upgrade = {**host, "connection": "upgrade", "upgrade": "websocket"}
+    answer = await said(served, request("GET", "/healthz", None, upgrade, close=False))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    await fine(served)
+
+
+async def test_requests_on_one_connection_are_answered_in_their_order(served: Running) -> None:
+    host = {"host": f"{served.host}:{served.port}", "content-type": "application/json"}
+    bodies = [b'{"arguments": {"a": %d, "b": 0}}' % n for n in range(5)]
+    path = "/v1/tools/add:call"
+    reader, writer = await asyncio.open_connection(served.host, served.port)
+    try:
+        writer.write(b"".join(request("POST", path, one, host, close=False) for one in bodies))
+        async with asyncio.timeout(20):
+            answers = [await answer_from(reader) for _ in bodies]
+        assert [one.data["output"] for one in answers] == [0, 1, 2, 3, 4]
+    finally:
+        writer.close()
+
+
+async def test_a_header_that_must_be_there_once_is_not_there_twice(served: Running) -> None:
+    for doubled in ("authorization: Bearer x", "host: other", JSON, "idempotency-key: a"):
+        sent = head(served, JSON, "authorization: Bearer x", "idempotency-key: b", doubled)
+        answer = await said(served, sent + b"content-length: 2\r\nconnection: close\r\n\r\n{}")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"is there twice" in answer
+
+
+async def test_pages_and_names_that_are_not_expected_are_refused(served: Running) -> None:
+    for headers in (
+        {"host": "evil.example"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"host": "evil.example", "origin": "http://evil.example"},
+    ):
+        answer = await served.call("pay", {"amount": 666}, headers)
+        assert (answer.status, answer.data["code"]) == (403, "POLICY_DENIED")
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        answer = await served.call("pay", {"amount": 666}, {"content-type": kind})
+        assert answer.status == 415
+    assert "paid 666" not in MARKS

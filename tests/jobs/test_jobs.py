@@ -1,0 +1,482 @@
+"""Jobs: kept before they are acknowledged, run once, and what came of them is known; on every
+store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs.houses import ANN, EVE, ROOT, lines, working
+from tests.stores.server import running_server
+from toolpost import Caller, Progress, Runtime, tool
+from toolpost.approvals import Decision
+from toolpost.errors import (
+    CallError,
+    Conflict,
+    InvalidArguments,
+    QueueFull,
+    ToolNotFound,
+    Unavailable,
+)
+from toolpost.jobs import Board, Job, Jobs
+from toolpost.ledger.opening import lines_of
+from toolpost.ledger.reading import calls
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+server = pytest.fixture(scope="module")(running_server)
+WAIT = 20
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> dict[str, Any]:
+    if request.param != "postgres":
+        return {"kind": request.param}
+    return {"kind": "postgres", "dsn": request.getfixturevalue("server").database()}
+
+
+async def ended(jobs: Jobs, job: Job, caller: Caller = ANN) -> Job:
+    async with asyncio.timeout(WAIT):
+        return await jobs.wait(job.id, caller=caller)
+
+
+async def reached(jobs: Jobs, job: Job, state: str) -> Job:
+    async with asyncio.timeout(WAIT):
+        while (now := await jobs.get(job.id, caller=ROOT)).state != state:
+            await asyncio.sleep(0.01)
+    return now
+
+
+async def begun(folder: Path, times: int) -> None:
+    async with asyncio.timeout(WAIT):
+        while len(lines(folder / "done")) < times:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_job_runs_and_its_result_is_kept(store: dict[str, Any], tmp_path: Path) -> None:
+    async with working(tmp_path, store=store) as (_, jobs):
+        job = await jobs.submit("pay", {"to": "bob"}, caller=ANN, session_id="s")
+        assert (job.state, job.tool, job.arguments) == ("queued", "pay", '{"to":"bob"}')
+        job = await ended(jobs, job)
+        assert job.state == "succeeded" and job.result is not None
+        assert (job.result.output, job.result.metadata.call_id) == ("paid bob", job.call_id)
+        assert job.expires is not None and job.ended is not None
+        assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_what_is_acknowledged_is_there_for_whoever_comes_next(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (runtime, jobs):
+        await jobs.close()
+        idle = Jobs(runtime)  # takes in, and runs nothing
+        job = await idle.submit("pay", {"to": "bob"}, caller=ANN)
+        assert (await idle.get(job.id, caller=ANN)).state == "queued"
+        async with Jobs(runtime) as other:
+            assert (await ended(other, job)).state == "succeeded"
+    assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_who_follows_hears_what_a_job_reports_and_how_it_ends(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (runtime, jobs):
+        job = await jobs.submit("look_slowly", {"to": "x"}, caller=ANN)
+        told: list[Job | Progress] = []
+        async with asyncio.timeout(WAIT):
+            async for one in jobs.follow(job.id, caller=ANN):
+                told.append(one)
+                if one == Progress(partial="a piece"):
+                    (tmp_path / "go").touch()
+        assert Progress(1, 2, "half way") in told
+        assert isinstance(told[0], Job) and isinstance(told[-1], Job)
+        assert (told[0].state, told[-1].state) == ("queued", "succeeded")
+        assert told[-1].result is not None and told[-1].result.output == "seen x"
+
+        (tmp_path / "go").unlink()
+        job = await jobs.submit("look_slowly", {"to": "x"}, caller=ANN)
+        elsewhere = Board(runtime.store, clock=jobs.board._clock)
+        async with asyncio.timeout(WAIT):
+            async for one in elsewhere.follow(job.id, caller=ANN):
+                if one == Progress(1, 2, "half way"):
+                    (tmp_path / "go").touch()
+        assert isinstance(one, Job) and one.state == "succeeded"
+
+
+@pytest.mark.parametrize("here", [True, False])
+async def test_a_job_that_runs_is_stopped_by_who_cancels_it(
+    store: dict[str, Any], tmp_path: Path, here: bool
+) -> None:
+    async with working(tmp_path, store=store, hangs=True) as (runtime, jobs):
+        job = await jobs.submit("pay_slowly", {"to": "bob"}, caller=ANN)
+        await reached(jobs, job, "running")
+        if here:
+            job = await jobs.cancel(job.id, caller=ANN)
+        else:
+            await Board(runtime.store, clock=jobs.board._clock).cancel(job.id, caller=ANN)
+            job = await ended(jobs, job)
+        assert job.state == "cancelled" and job.result is not None
+        assert job.result.error is not None
+        assert (job.result.error.code, job.result.error.effects) == ("CANCELLED", "unknown")
+        assert await jobs.cancel(job.id, caller=ANN) == job, "once more changes nothing"
+
+
+async def test_a_job_that_is_cancelled_in_time_never_begins(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store, jobs={"running": 1}) as (_, jobs):
+        first = await jobs.submit("look_slowly", {"to": "first"}, caller=ANN)
+        second = await jobs.submit("pay", {"to": "second"}, caller=ANN)
+        gone = await jobs.cancel(second.id, caller=ANN)
+        assert gone.state == "cancelled" and gone.result is not None and gone.result.error
+        assert gone.result.error.effects == "none"
+        (tmp_path / "go").touch()
+        assert (await ended(jobs, first)).state == "succeeded"
+        assert (await jobs.get(second.id, caller=ANN)).state == "cancelled"
+    assert lines(tmp_path / "done") == ["first"]
+
+
+@pytest.mark.req("NA-12")
+async def test_the_job_of_another_is_not_found_and_both_are_on_record(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (runtime, jobs):
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        for work in (jobs.get, jobs.cancel, jobs.wait):
+            with pytest.raises(ToolNotFound, match="There is no job"):
+                await work(job.id, caller=EVE)
+        with pytest.raises(ToolNotFound):
+            await anext(aiter(jobs.follow(job.id, caller=EVE)))
+        assert await jobs.list(caller=EVE) == []
+        for hostile in ("", "jb-", "../jobs", job.id + "/1", "jb-" + "0" * 20, "jb-\0" + "0" * 19):
+            with pytest.raises(ToolNotFound):
+                await jobs.get(hostile, caller=ANN)
+        assert [one.id for one in await jobs.list(caller=ROOT)] == [job.id]
+        await runtime.extension("audit").close()
+        refused = [one async for one in calls(lines_of(runtime.store)) if one.code == "NOT_FOUND"]
+        assert {(one.asked.caller.id, one.asked.details["of"]["id"]) for one in refused} == {
+            ("eve", "ann")
+        }
+
+
+async def test_what_would_be_refused_is_refused_at_once(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (_, jobs):
+        for name, arguments, error in (
+            ("pya", {}, ToolNotFound),
+            ("pay", {"to": 5}, InvalidArguments),
+            ("pay", {"to": "bob", "amount": 5}, InvalidArguments),
+        ):
+            with pytest.raises(error):
+                await jobs.submit(name, arguments, caller=ANN)
+        with pytest.raises(CallError):
+            await jobs.submit("pay", {"to": "bob"}, caller=ANN, timeout=-1)
+        assert await jobs.list(caller=ANN) == []
+
+
+async def test_one_key_is_one_job_however_many_submit_it(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (_, jobs):
+        wanted = [jobs.submit("pay", {"to": "bob"}, caller=ANN, key="k") for _ in range(10)]
+        assert len({job.id for job in await asyncio.gather(*wanted)}) == 1
+        again = await jobs.submit("pay", {"to": "bob"}, caller=ANN, key="k")
+        again = await ended(jobs, again)
+        assert again.result is not None and again.result.output == "paid bob"
+        with pytest.raises(Conflict, match="other arguments"):
+            await jobs.submit("pay", {"to": "eve"}, caller=ANN, key="k")
+        other = await jobs.submit("pay", {"to": "bob"}, caller=EVE, key="k")
+        assert other.id != again.id, "a key is its caller's"
+        await ended(jobs, other, EVE)
+        assert await jobs.submit("pay", {"to": "bob"}, caller=ANN, key="k") == again
+    assert lines(tmp_path / "done") == ["bob", "bob"]
+
+
+async def test_a_job_that_needs_a_yes_waits_for_it_through_a_restart(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (runtime, jobs):
+        yes, no = [await jobs.submit("ask", {"to": to}, caller=ANN) for to in ("bob", "eve")]
+        waits = [await reached(jobs, job, "waiting") for job in (yes, no)]
+        await jobs.close()
+        desk = runtime.extension("approval").approvals
+        for job, approve in zip(waits, (True, False), strict=True):
+            assert job.approval is not None
+            decision = Decision(approve=approve)
+            await desk.decide(job.approval, decision, by=ROOT, channel="terminal")
+        assert lines(tmp_path / "done") == []
+        async with Jobs(runtime) as later:
+            assert (await ended(later, yes)).state == "succeeded"
+            denied = await ended(later, no)
+            assert denied.state == "failed" and denied.result is not None and denied.result.error
+            assert denied.result.error.code == "APPROVAL_DENIED"
+            third = await reached(
+                later, await later.submit("ask", {"to": "zoe"}, caller=ANN), "waiting"
+            )
+            assert (await later.cancel(third.id, caller=ANN)).state == "cancelled"
+    assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_jobs_wait_for_their_turn_where_a_rate_sends_them_away(tmp_path: Path) -> None:
+    settings = {"extensions": {"rate": {"tools": {"pay": "2/s"}}}, "store": {"kind": "memory"}}
+    async with working(tmp_path, **settings) as (_, jobs):
+        job = await jobs.submit("pay", {"to": "a"}, caller=ANN)
+        done = await ended(jobs, job)
+        assert done.state == "succeeded"
+        late: list[Job] = []
+        while len(late) < 2:
+            try:
+                late.append(await jobs.submit("pay", {"to": f"{len(late)}"}, caller=ANN))
+            except CallError as fault:
+                assert fault.code == "RATE_LIMITED"
+                await asyncio.sleep(0.05)
+        assert {(await ended(jobs, one)).state for one in late} == {"succeeded"}
+
+
+async def test_when_a_program_ends_its_jobs_are_left_to_the_next(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store, hangs=True) as (runtime, jobs):
+        look = await jobs.submit("look_slowly", {"to": "look"}, caller=ANN)
+        pay = await jobs.submit("pay_slowly", {"to": "pay"}, caller=ANN)
+        await begun(tmp_path, 2)
+        await jobs.close()
+        assert (await jobs.get(look.id, caller=ANN)).state == "queued"
+        gone = await jobs.get(pay.id, caller=ANN)
+        assert gone.state == "unknown" and gone.result is not None and gone.result.error
+        assert gone.result.error.effects == "unknown"
+        async with Jobs(runtime):
+            await begun(tmp_path, 3)
+    assert sorted(lines(tmp_path / "done")) == ["look", "look", "pay"]
+
+
+async def test_given_time_a_program_sees_its_jobs_through(tmp_path: Path) -> None:
+    async with working(tmp_path, store={"kind": "memory"}) as (_, jobs):
+        job = await jobs.submit("pay_slowly", {"to": "bob"}, caller=ANN)
+        await reached(jobs, job, "running")
+        closing = asyncio.create_task(jobs.close(grace=WAIT))
+        await asyncio.sleep(0)
+        (tmp_path / "go").touch()
+        await closing
+        assert (await jobs.get(job.id, caller=ANN)).state == "succeeded"
+
+
+async def test_what_a_job_was_given_is_kept_no_longer_than_it_is_needed(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (runtime, jobs):
+        job = await jobs.submit("look_slowly", {"to": "x"}, caller=ANN, key="k")
+        assert await runtime.store.scan("jobs.given")
+        (tmp_path / "go").touch()
+        await ended(jobs, job)
+        async with asyncio.timeout(WAIT):
+            while await runtime.store.scan("jobs.open"):
+                await asyncio.sleep(0.01)
+        for space in ("jobs.given", "jobs.cancel"):
+            assert await runtime.store.scan(space) == []
+        secret = "ghp_" + "a1B2" * 9
+        await ended(jobs, await jobs.submit("look_slowly", {"to": f"x {secret}"}, caller=ANN))
+        assert secret not in str([await runtime.store.scan(s) for s in ("jobs", "jobs.results")])
+        assert secret not in str(await runtime.store.scan("jobs.given"))
+        assert secret not in "".join(lines(tmp_path / "done"))
+
+
+async def test_a_result_is_kept_for_a_while(tmp_path: Path) -> None:
+    settings = {"jobs": {"ttl": 0.2}, "store": {"kind": "memory"}}
+    async with working(tmp_path, **settings) as (_, jobs):
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert job.result is not None
+        async with asyncio.timeout(WAIT):
+            with pytest.raises(ToolNotFound):
+                while await jobs.get(job.id, caller=ANN):
+                    await asyncio.sleep(0.02)
+        assert await jobs.list(caller=ANN) == []
+
+
+async def test_one_caller_has_so_many_open_jobs_and_no_more(tmp_path: Path) -> None:
+    settings = {"jobs": {"most": 3}, "store": {"kind": "memory"}}
+    async with working(tmp_path, **settings) as (_, jobs):
+        for _ in range(3):
+            await jobs.submit("look_slowly", {"to": "x"}, caller=ANN)
+        with pytest.raises(QueueFull):
+            await jobs.submit("look_slowly", {"to": "x"}, caller=ANN)
+        await jobs.submit("look_slowly", {"to": "x"}, caller=EVE)
+
+
+async def test_jobs_are_listed_in_their_order_page_by_page(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    async with working(tmp_path, store=store) as (_, jobs):
+        submitted = []
+        for turn in range(6):
+            caller = ANN if turn % 2 else EVE
+            job = await jobs.submit("pay", {"to": str(turn)}, caller=caller)
+            submitted.append(await ended(jobs, job, caller))
+            await asyncio.sleep(0.002)  # ids are in the order of milliseconds
+        mine = [job.id for job in submitted if job.caller == ANN]
+        first = await jobs.list(caller=ANN, limit=2)
+        rest = await jobs.list(caller=ANN, after=first[-1].id)
+        assert [job.id for job in (*first, *rest)] == mine
+        assert [job.id for job in await jobs.list(caller=ROOT)] == [job.id for job in submitted]
+        assert await jobs.list(caller=ANN, state="failed") == []
+        for wrong in ({"after": "x"}, {"limit": 0}):
+            with pytest.raises(InvalidArguments):
+                await jobs.list(caller=ANN, **wrong)
+
+
+async def test_a_job_that_may_hand_over_to_one_with_effects_is_not_repeated_lightly(
+    tmp_path: Path,
+) -> None:
+    @tool(tier=0, effects="read", fallback="pay")
+    async def price(to: str) -> str:
+        """Look up a price; if that fails, pay."""
+        raise RuntimeError
+
+    async with working(tmp_path, price, store={"kind": "memory"}) as (_, jobs):
+        assert (await jobs.submit("price", {"to": "x"}, caller=ANN)).effects == "once"
+
+
+class Away:
+    """The store of a program, which is away at times."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.store, self.fails = runtime.store, 0
+        self._put = runtime.store.put
+        runtime.store.put = self.put  # type: ignore[method-assign]
+
+    async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+        if self.fails and space.startswith("jobs"):
+            self.fails -= 1
+            if self.fails % 2:
+                await self._put(space, key, value, **more)  # done, but nobody hears of it
+            raise Unavailable("The store is away.", retry_after=0.05)
+        return await self._put(space, key, value, **more)
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3, 6])
+async def test_a_store_that_is_away_for_a_moment_neither_loses_a_job_nor_repeats_it(
+    tmp_path: Path, fails: int
+) -> None:
+    guards = ["slots"]  # no other ring helps
+    async with working(tmp_path, store={"kind": "memory"}, guards=guards) as (runtime, jobs):
+        away = Away(runtime)
+        job = await jobs.submit("pay_slowly", {"to": "bob"}, caller=ANN)
+        await reached(jobs, job, "running")
+        away.fails = fails
+        (tmp_path / "go").touch()
+        job = await ended(jobs, job)
+        assert job.state == "succeeded" and lines(tmp_path / "done") == ["bob"]
+
+        job = await jobs.submit("pay", {"to": "zoe"}, caller=ANN)
+        away.fails = fails
+        assert (await ended(jobs, job)).state == "succeeded"
+        assert lines(tmp_path / "done") == ["bob", "zoe"]
+
+
+@pytest.fixture
+async def killed(tmp_path: Path) -> AsyncIterator[Any]:
+    """Kills a program in the middle of a job, and says the job's id."""
+
+    def hung(name: str, guards: str = "") -> str:
+        words = [sys.executable, "-m", "tests.jobs.houses", str(tmp_path), name, guards]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
+            assert program.stdout is not None
+            told = {program.stdout.readline().strip() for _ in range(2)} - {"running"}
+            program.kill()
+        return told.pop()
+
+    yield hung
+
+
+async def found(jobs: Jobs, job_id: str) -> Job:
+    async with asyncio.timeout(WAIT):
+        return await jobs.wait(job_id, caller=ANN)
+
+
+@pytest.mark.parametrize("name", ["look_slowly", "put_slowly"])
+async def test_what_may_be_repeated_is_when_its_process_was_killed(
+    tmp_path: Path, killed: Any, name: str
+) -> None:
+    job_id = await asyncio.to_thread(killed, name)
+    (tmp_path / "go").touch()
+    async with working(tmp_path) as (_, jobs):
+        job = await found(jobs, job_id)
+    assert (job.state, job.attempts) == ("succeeded", 2)
+    assert lines(tmp_path / "done") == ["bob", "bob"]
+
+
+@pytest.mark.parametrize("guards", ["", "slots"])
+async def test_what_may_have_had_effects_is_unknown_when_its_process_was_killed(
+    tmp_path: Path, killed: Any, guards: str
+) -> None:
+    job_id = await asyncio.to_thread(killed, "pay_slowly", guards)
+    settings = {"guards": guards.split(",")} if guards else {}
+    async with working(tmp_path, **settings) as (_, jobs):
+        job = await found(jobs, job_id)
+    assert job.state == "unknown" and job.result is not None and job.result.error is not None
+    assert (job.result.error.code, job.result.error.effects) == ("CONFLICT", "unknown")
+    assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_a_cancelled_job_whose_process_was_killed_is_not_taken_up(
+    tmp_path: Path, killed: Any
+) -> None:
+    job_id = await asyncio.to_thread(killed, "look_slowly")
+    async with working(tmp_path) as (runtime, jobs):
+        await jobs.close()
+        board = Board(runtime.store, clock=jobs.board._clock)
+        # whoever looked last did not see that it was dead
+        await runtime.store.put("jobs.cancel", job_id, "ann")
+        async with Jobs(runtime):
+            job = await board.get(job_id, caller=ANN)
+    assert job.state == "cancelled" and lines(tmp_path / "done") == ["bob"]
+
+
+async def test_a_job_that_kills_whoever_runs_it_is_given_up(tmp_path: Path, killed: Any) -> None:
+    job_id = await asyncio.to_thread(killed, "look_slowly")
+    async with working(tmp_path) as (runtime, jobs):
+        await jobs.close()
+        record = await runtime.store.get("jobs", job_id)
+        assert record is not None
+        await runtime.store.put("jobs", job_id, {**record.value, "deaths": 5, "state": "running"})
+        async with Jobs(runtime) as later:
+            job = await found(later, job_id)
+    assert job.state == "failed" and job.result is not None and job.result.error is not None
+    assert job.result.error.code == "UNAVAILABLE" and lines(tmp_path / "done") in (
+        ["bob"],
+        ["bob", "bob"],
+    )
+
+
+async def test_a_program_without_the_tool_leaves_a_job_to_one_that_has_it(tmp_path: Path) -> None:
+    @tool(tier=0, effects="read")
+    async def rare() -> str:
+        """Only here."""
+        return "rare"
+
+    async with working(tmp_path, rare) as (runtime, jobs):
+        await jobs.close()
+        job = await Jobs(runtime).submit("rare", {}, caller=ANN)
+    async with working(tmp_path) as (_, jobs):
+        await jobs._take_up()
+        assert (await jobs.get(job.id, caller=ANN)).state == "queued"
+    async with working(tmp_path, rare) as (_, jobs):
+        assert (await found(jobs, job.id)).state == "succeeded"
+
+
+async def test_a_program_runs_what_is_left_and_then_has_nothing_to_do(tmp_path: Path) -> None:
+    async with working(tmp_path) as (runtime, jobs):
+        await jobs.close()
+        idle = Jobs(runtime)
+        left = [await idle.submit("pay", {"to": str(n)}, caller=ANN) for n in range(20)]
+        async with Jobs(runtime) as other, asyncio.timeout(WAIT):
+            await other.until_idle()
+            states = {(await other.get(job.id, caller=ANN)).state for job in left}
+        assert states == {"succeeded"} and len(lines(tmp_path / "done")) == 20
