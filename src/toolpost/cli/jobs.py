@@ -50,9 +50,9 @@ _SHOWN: Final = 30
 
 @click.group("jobs")
 def command() -> None:
-    """See what was called with --detach, or through a gateway, and what came of it.
+    """See, watch and stop detached calls.
 
-    An id may be shortened as long as it is clear. Secrets in arguments are not shown.
+    They were made with call --detach, or through a gateway. An id may be shortened as long as it is clear. Secrets in arguments are not shown.
     """
 
 

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "mcp": "Serve the tools to an MCP client, on standard input and output.",
     "lock": "Pin the definitions of the tools, and show what has changed.",
     "jobs": "See, watch and stop detached calls.",
-    "artifacts": "Read outputs that were too large to be handed over.",
+    "artifacts": "Read outputs that were too large to be handed over whole.",
     "approvals": "See what waits for a yes, and answer.",
     "policy": "Try, explain and check the rules of the policy.",
     "keys": "Make, list and revoke the API keys of the gateway.",

@@ -131,7 +131,8 @@ class Gateway:
         except asyncio.CancelledError:
             # The end of the request's own task: the client has gone, or the server is stopping.
             with suppress(RuntimeError):  # what has begun cannot begin again
-                await send_fault(send, Unavailable("The gateway is being stopped."), close=True)
+                stopped = Unavailable("The gateway is being stopped.", effects="unknown")
+                await send_fault(send, stopped, close=True)
             return 499, None
         except Exception as broken:  # noqa: BLE001 - the end of the line: a fault of our own
             with suppress(RuntimeError):

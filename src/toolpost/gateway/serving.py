@@ -64,7 +64,8 @@ def bind(settings: GatewaySettings) -> list[socket.socket]:
 
 
 def _listening(family: int, address: object) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends at once only on what is said to be TCP, and else waits for more to send
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -97,8 +98,9 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
         log = AccessLog(sys.stderr) if settings.access_log else None
         if log is not None:
             stack.push_async_callback(log.close)
-        mcp = await stack.enter_async_context(mounted(runtime, settings.mcp, body=settings.body))
         jobs = await stack.enter_async_context(Jobs(runtime))
+        mcp = mounted(runtime, settings.mcp, body=settings.body, jobs=jobs)
+        await stack.enter_async_context(mcp)
         yield application(runtime, settings, identity=identity, jobs=jobs, mcp=mcp, access_log=log)
 
 
