@@ -20,7 +20,16 @@ from benchmarks import environment
 from benchmarks.report import Outcome, Target, markdown, targets_markdown
 from benchmarks.rounds import FULL, QUICK, Effort
 
-SECTIONS = ("calls", "rings", "concurrency", "registration", "startup", "loading", "sandbox")
+SECTIONS = (
+    "calls",
+    "rings",
+    "concurrency",
+    "registration",
+    "startup",
+    "loading",
+    "sandbox",
+    "network",
+)
 PAGE = environment.ROOT / "docs" / "performance.md"
 QUIET = {
     "FASTMCP_CHECK_FOR_UPDATES": "off",

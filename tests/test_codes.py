@@ -28,6 +28,13 @@ def test_every_status_is_an_http_error() -> None:
     assert all(400 <= status.http < 600 for status in STATUS.values())
 
 
+def test_a_fault_of_the_input_is_no_fault_of_the_server() -> None:
+    """A 5xx is what somebody who watches over the gateway is woken for."""
+    for code in ("EXECUTION_ERROR", "VALIDATION_ERROR"):
+        assert STATUS[code].http == 422
+    assert STATUS["INTERNAL_ERROR"].http == 500
+
+
 def test_our_rpc_codes_keep_out_of_the_reserved_range() -> None:
     standard = {-32602, -32603}
     for status in STATUS.values():

@@ -29,7 +29,7 @@ from toolpost import (
     ToolFailed,
 )
 from toolpost.errors import BY_CODE
-from toolpost.result import failure
+from toolpost.failure import failure
 
 parts = st.one_of(
     st.builds(Text, texts),

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 
 from tests.specs import specs
 from toolpost import Cache, InvalidSpec, Limits, Permissions, Registry, Retry, ToolSpec
-from toolpost.spec import explained, nearest, short, spec_from
+from toolpost.spec import spec_from
+from toolpost.wording import explained, nearest, short
 
 ADD = ToolSpec(
     name="calculate_sum",

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from tests.backends import python_tools
-from toolpost import Injected, Registry, Tool, ToolFailed, ToolSpec, tool
+from toolpost import Call, Injected, Registry, Tool, ToolFailed, ToolSpec, tool
 from toolpost.contracts import Health
 from toolpost.schema import Schema
 from toolpost.testing import Clock, Report, Tried, check_tool, echo, sample_executor
@@ -235,6 +235,42 @@ async def test_a_tool_that_is_not_slow_when_it_should_be_is_found_out() -> None:
     assert failing(report)["timeout"] == "it was not slow"
     report = await check_tool(divide, arguments={"a": 1, "b": 1}, slow={"a": 1, "b": 0})
     assert failing(report)["timeout"].startswith("EXECUTION_ERROR")
+
+
+@pytest.mark.parametrize(
+    ("output", "passes"),
+    [
+        ({"complete": False, "read": 3}, True),
+        ({"complete": True, "read": 3}, False),
+        ({"read": 3}, False),
+        ("complete: false", False),
+    ],
+)
+async def test_an_answer_before_the_limit_counts_only_if_it_says_that_it_is_partial(
+    output: Any, passes: bool
+) -> None:
+    @tool
+    async def hurried(call: Call) -> Any:
+        """Answer with what there is."""
+        call.warn("The time limit is near: this is not all.")
+        return output
+
+    report = await check_tool(hurried, slow={})
+    assert report.outcome("timeout") == ("passed" if passes else "failed"), str(report)
+
+
+async def test_to_check_a_tool_that_asks_first_is_to_say_yes() -> None:
+    @tool(requires_approval=True)
+    async def careful(number: int) -> int:
+        """Count."""
+        return number
+
+    report = await check_tool(careful)
+    assert report.outcome("success") == "passed", str(report)
+    async with sample_executor(careful) as tools:
+        result = await tools.execute("careful", {"number": 1})
+    assert result.error is not None
+    assert result.error.code == "APPROVAL_REQUIRED", "and nobody else has said it"
 
 
 async def test_a_tool_that_fails_when_many_call_it_is_found_out() -> None:

@@ -19,18 +19,9 @@ from toolpost.contracts import Health
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSpec
 from toolpost.schema import Schema
 from toolpost.signature import Signature, describe
-from toolpost.spec import (
-    Cache,
-    Effects,
-    Isolation,
-    Limits,
-    Permissions,
-    Retry,
-    ToolSpec,
-    nearest,
-    spec_from,
-)
+from toolpost.spec import Cache, Effects, Isolation, Limits, Permissions, Retry, ToolSpec, spec_from
 from toolpost.verified import verified
+from toolpost.wording import nearest
 
 
 class SpecOptions(TypedDict, total=False):
@@ -171,7 +162,9 @@ class Tool:
         """Called once, before the first call."""
 
     def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """What is wrong with arguments that fit the schema; nothing if they are fine."""
+        """What is wrong with arguments that fit the schema; nothing if they are fine. A tool
+        that is ready is asked before a person is.
+        """
         return ()
 
     async def health(self) -> Health:

@@ -17,7 +17,8 @@ import msgspec
 
 from toolpost.digest import digest
 from toolpost.result import Metadata
-from toolpost.spec import ToolSpec, shortened
+from toolpost.spec import ToolSpec
+from toolpost.wording import shortened
 
 
 class Caller(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,7 +27,7 @@ class Status(NamedTuple):
 
 STATUS: Final[Mapping[Code, Status]] = MappingProxyType(
     {
-        "EXECUTION_ERROR": Status(500, -31001, 1),
+        "EXECUTION_ERROR": Status(422, -31001, 1),  # the tool could not do it with this input
         "VALIDATION_ERROR": Status(422, -32602, 3),
         "NOT_FOUND": Status(404, -31004, 4),
         "UNAUTHORIZED": Status(401, -31005, 5),

@@ -18,7 +18,7 @@ from toolpost.contracts import Mode
 from toolpost.document import read
 from toolpost.environ import variables
 from toolpost.errors import ConfigError, SourceError
-from toolpost.spec import explained, nearest, short
+from toolpost.wording import explained, nearest, short
 
 FILE_NAME = "toolpost.toml"
 PREFIX = "TOOLPOST_"

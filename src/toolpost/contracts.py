@@ -167,8 +167,8 @@ class Source(Protocol):
 class Road(Protocol):
     """What a ring may use to start a walk of its own: a fallback, an approver's edit.
 
-    ``bound`` tells the spec behind a name, as it would be called now; of a name that no tool has,
-    that of ``unknown``.
+    ``bound`` tells the spec behind a name, as it would be called now, and what runs it; of a name
+    that no tool has, that of ``unknown``.
     """
 
     async def rewalk(
@@ -180,7 +180,14 @@ class Road(Protocol):
         grant: str | None = None,
     ) -> Result: ...
 
-    def bound(self, name: str) -> Registered: ...
+    def bound(self, name: str) -> Ready: ...
+
+
+class Ready(Registered, Protocol):
+    """A tool as it would be called now; without a handle, it cannot be."""
+
+    @property
+    def handle(self) -> Handle | None: ...
 
 
 class Extension(Protocol):
@@ -258,7 +265,9 @@ class Handle(Protocol):
 
 @runtime_checkable
 class Plans(Protocol):
-    """A handle may also say what a call would do, for a dry run; it raises what the call would."""
+    """A handle may also say what a call would do, for a dry run; it raises what the call would, so
+    that nobody is asked about a call that cannot be.
+    """
 
     def plan(self, call: Call) -> Mapping[str, Any]: ...
 

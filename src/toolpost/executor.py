@@ -22,13 +22,13 @@ from toolpost.bound import Bound, closed
 from toolpost.call import NOTHING, OWNER, Call, Caller, Progress, new_call_id
 from toolpost.contracts import LAST, Backend, Closes, Extension, Health, Ring, Sees, Services
 from toolpost.environ import remembered, secret
-from toolpost.errors import CallError, InvalidArguments, ToolNotFound, Unavailable
+from toolpost.errors import CallError, InvalidArguments, Unavailable
 from toolpost.given import Misgiven, as_arguments, as_asked, as_deadline, as_name
 from toolpost.invoke import invoking
 from toolpost.plugins import Backends
-from toolpost.registry import Registry, as_registry
+from toolpost.registry import Registry, as_registry, no_such_tool
 from toolpost.result import Metadata, Result
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
 from toolpost.steps import last_words, refusing
 
 _UNKNOWN = ToolSpec(name="unknown", description="A name that no tool has.", kind="unknown", tier=0)
@@ -190,9 +190,7 @@ class Executor:
     def _not_found(self, call: Call) -> CallError:
         if isinstance(call.caller, Misgiven):
             return InvalidArguments(call.caller.fault)
-        known = [spec.name for spec in self.list(call.caller)]
-        hint = nearest(call.tool, known) or "; list the tools to see what there is"
-        return ToolNotFound(f"There is no tool {short(call.tool)!r}{hint}")
+        return no_such_tool(call.tool, [spec.name for spec in self.list(call.caller)])
 
     def _retire(self, names: frozenset[str]) -> None:
         for name in names:

@@ -28,7 +28,8 @@ from toolpost.document import Document, parse, read
 from toolpost.errors import ConfigError, Denied, InvalidSpec, SourceError
 from toolpost.redact import redact
 from toolpost.registry import Entry
-from toolpost.spec import ToolSpec, explained, short, spec_from
+from toolpost.spec import ToolSpec, spec_from
+from toolpost.wording import explained, short
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from toolpost.errors import ConfigError
-from toolpost.spec import explained, nearest, short
+from toolpost.wording import explained, nearest, short
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from toolpost.errors import ConfigError
-from toolpost.spec import short
+from toolpost.wording import short
 
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _PACE: Final = re.compile(r"([0-9]{1,9})/([0-9]{0,9})([a-z]+)(?: burst ([0-9]{1,9}))?")

@@ -16,7 +16,8 @@ from fnmatch import translate
 from functools import lru_cache
 
 from toolpost.errors import ConfigError
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 _FIELDS = ("tag", "category", "kind", "label")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,200}")

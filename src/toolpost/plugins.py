@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolpost.contracts import Backend, Confines, Gauged, Gauges, Mode, Services
 from toolpost.errors import ConfigError, MissingPart, SetupError
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -17,8 +17,9 @@ import msgspec
 from toolpost.authoring import FunctionTool, Tool, tool
 from toolpost.contracts import Declared, Registered
 from toolpost.errors import InvalidSpec, NameTaken, ToolNotFound
-from toolpost.spec import ToolSpec, nearest
+from toolpost.spec import ToolSpec
 from toolpost.verified import verified
+from toolpost.wording import nearest, short
 
 Listener = Callable[[frozenset[str]], None]
 Collision = Literal["refuse", "namespace"]
@@ -215,3 +216,9 @@ def _taken_by(name: str, other: str) -> str:
     if name == other:
         return f"the name {name!r} is taken: rename one of the two tools, or use a namespace"
     return f"the name {name!r} looks like {other!r}: make them easier to tell apart"
+
+
+def no_such_tool(name: str, known: Iterable[str]) -> ToolNotFound:
+    """That a name is nobody's, with the one that may have been meant."""
+    hint = nearest(name, known) or "; list the tools to see what there is"
+    return ToolNotFound(f"There is no tool {short(name)!r}{hint}")

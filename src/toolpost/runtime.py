@@ -48,8 +48,9 @@ from toolpost.lock import (
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox, confines, load, verify_name
 from toolpost.registry import Entry, Item, Registry, as_entry, renamed
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
 from toolpost.stores.lazy import LazyStore
+from toolpost.wording import nearest, short
 
 if TYPE_CHECKING:  # rings are loaded by their names
     from toolpost.extensions.approval import Approval, Ask

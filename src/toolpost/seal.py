@@ -72,7 +72,7 @@ def open_seal(folder: Path, name: str) -> Seal:
         algorithm, secret = _kept(file, *_new())
     seal = _seal(algorithm, secret)
     if algorithm == "ed25519" and not (public := folder / f"{seal.key}{PUBLIC_SUFFIX}").exists():
-        public.write_text(f"{algorithm} {_text(_public(secret))}\n", encoding="ascii")
+        public.write_text(f"{algorithm} {to_text(_public(secret))}\n", encoding="ascii")
     return seal
 
 
@@ -105,7 +105,7 @@ def _private(file: Path) -> str:
 def _parsed(file: Path, text: str) -> tuple[Algorithm, bytes]:
     algorithm, _, rest = text.strip().partition(" ")
     try:
-        key = base64.urlsafe_b64decode(rest)
+        key = from_text(rest)
     except ValueError:
         key = b""
     if len(key) != 32:
@@ -127,7 +127,7 @@ def _kept(file: Path, algorithm: Algorithm, secret: bytes) -> tuple[Algorithm, b
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "w", encoding="ascii") as opened:
-            opened.write(f"{algorithm} {_text(secret)}\n")
+            opened.write(f"{algorithm} {to_text(secret)}\n")
             opened.flush()
             os.fsync(fd)
         try:
@@ -145,23 +145,21 @@ def _seal(algorithm: Algorithm, secret: bytes) -> Seal:
         return Seal(algorithm, verifier.key, lambda m: _mac(secret, m), verifier)
     private = _ed25519().Ed25519PrivateKey.from_private_bytes(secret)
     verifier = _verifier(algorithm, _public(secret))
-    return Seal(algorithm, verifier.key, lambda m: _text(private.sign(m)), verifier)
+    return Seal(algorithm, verifier.key, lambda m: to_text(private.sign(m)), verifier)
 
 
 def _verifier(algorithm: Algorithm, key: bytes) -> Verifier:
     if algorithm == "hmac-sha256":
         # the id is a digest of the key under a label: it tells nothing about the key
         name = _mac(key, b"the name of this key")[:16]
-        return Verifier(
-            algorithm, name, lambda m, s: hmac.compare_digest(_mac(key, m).encode(), s.encode())
-        )
+        return Verifier(algorithm, name, lambda m, s: _same(_mac(key, m), s))
     public = _ed25519().Ed25519PublicKey.from_public_bytes(key)
 
     def check(message: bytes, signature: str) -> bool:
         from cryptography.exceptions import InvalidSignature  # with the rest: only if asked
 
         try:
-            public.verify(base64.urlsafe_b64decode(signature.encode()), message)
+            public.verify(from_text(signature), message)
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -187,8 +185,22 @@ def _ed25519() -> Any:
 
 
 def _mac(key: bytes, message: bytes) -> str:
-    return _text(hmac.digest(key, message, "sha256"))
+    return to_text(hmac.digest(key, message, "sha256"))
 
 
-def _text(data: bytes) -> str:
+def _same(one: str, other: str) -> bool:
+    return other.isascii() and hmac.compare_digest(one, other)
+
+
+def to_text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode()
+
+
+def from_text(text: str) -> bytes:
+    """The only spelling that ``to_text`` has; ``ValueError`` for every other that base64 would take
+    for the same: a state that could be written in two ways could be used as two.
+    """
+    data = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+    if to_text(data) != text:
+        raise ValueError("this is not how it was written")
+    return data

@@ -8,16 +8,14 @@ a spec that can be registered — its schemas apart, which ``schema`` verifies a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from heapq import nlargest
-from os.path import commonprefix
-from types import UnionType
-from typing import Any, Final, Literal, NoReturn, Union, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
 from toolpost.digest import digest
 from toolpost.errors import InvalidSpec
+from toolpost.wording import explained, nearest, short
 
 Effects = Literal["read", "idempotent", "once"]
 Isolation = Literal["inline", "thread", "process", "sandbox"]
@@ -28,7 +26,6 @@ DEFAULT_TIMEOUT: Final = 30.0
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
-_MOST_COMPARED: Final = 300
 _MOST_DESCRIPTION: Final = 16 * 1024
 _MOST: Final = 2**62 - 1
 """What the kernel and a database can count to."""
@@ -235,73 +232,6 @@ def spec_from(data: Mapping[str, Any]) -> ToolSpec:
     except msgspec.ValidationError as fault:
         what, at = explained(fault, ToolSpec)
         _refuse(f"{'.'.join(map(str, at)) or 'tool'}: {what}", *at)
-
-
-def explained(fault: msgspec.ValidationError, kind: Any) -> tuple[str, tuple[str | int, ...]]:
-    """What is wrong with data that should become a ``kind``, and the path of the value:
-    ``$.tags[2]`` as a tuple.
-
-    Inside a plain dict msgspec writes ``[...]``; the path then ends at the dict.
-    """
-    what, _, path = str(fault).rpartition(" - at `")
-    what, path = (what, path) if what else (path, "")
-    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+|\.\.\.)\]", path)
-    if choices := _choices(kind, [name for name, _ in steps]):
-        value = what.removeprefix("Invalid enum value ")
-        wrong = f", not {short(value)}{nearest(value[1:-1], choices)}" if value != what else ""
-        what = f"use one of {', '.join(choices)}{wrong}"
-    at = tuple(name or int(index) for name, index in steps if index != "...")
-    return what[:1].lower() + what[1:], at
-
-
-def _choices(kind: Any, path: Iterable[str]) -> list[str]:
-    """The words that may stand at a path, where only certain ones may. A step without a name goes
-    to an item of a collection.
-    """
-    found = _members(kind)
-    for name in path:
-        found = [inner for one in found for inner in _inside(one, name)]
-    return [str(word) for one in found if get_origin(one) is Literal for word in get_args(one)]
-
-
-def _inside(kind: Any, name: str) -> Iterable[Any]:
-    if not name:
-        return [member for one in get_args(kind) for member in _members(one)]
-    struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    fields = msgspec.structs.fields(kind) if struct else ()
-    return [member for one in fields if one.encode_name == name for member in _members(one.type)]
-
-
-def _members(kind: Any) -> Sequence[Any]:
-    """The types that a type is made of, if it is one of several."""
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def nearest(word: object, allowed: Iterable[str]) -> str:
-    """``; did you mean …?`` for a misspelt word, or an empty string."""
-    from difflib import get_close_matches  # only a typo pays for it
-
-    text, names = str(word)[:100], list(allowed)
-    if len(names) > _MOST_COMPARED:  # comparing takes 30 µs a name, and callers wait
-        names = nlargest(
-            _MOST_COMPARED,
-            names,
-            key=lambda name: len(commonprefix((name, text))),  # noqa: RUF071 - letters are meant
-        )
-    close = get_close_matches(text, names, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def short(value: object, most: int = 60) -> str:
-    """A foreign text, cut to what a message can bear, with nothing in it that a terminal obeys."""
-    cut = str(value)[: most + 1]
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
-    return shortened(text, most)
-
-
-def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters; what was cut off leaves a mark."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _refuse(message: str, *at: str | int) -> NoReturn:

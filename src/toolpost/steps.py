@@ -18,7 +18,8 @@ import msgspec
 from toolpost.call import Call
 from toolpost.contracts import Check, Extension, Keeps, Ring, Sure, Tells, Walk, Watch
 from toolpost.errors import CallError
-from toolpost.result import NOWHERE, Metadata, Result, failure
+from toolpost.failure import failure
+from toolpost.result import NOWHERE, Metadata, Result
 from toolpost.schema import Schema
 
 _log = logging.getLogger("toolpost")

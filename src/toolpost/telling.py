@@ -13,7 +13,7 @@ from typing import Final
 
 from toolpost.call import Call
 from toolpost.characters import stripped
-from toolpost.spec import shortened
+from toolpost.wording import shortened
 
 _log = logging.getLogger("toolpost.tools")
 _EVERY: Final = 0.1

@@ -11,13 +11,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 from tests.cli.program import PROGRAM, environment
 from tests.gateway.gateway_tools import ALL, MARKS, until
 from tests.gateway.running import Running, serving
 from toolpost import create_tool
-from toolpost.cli.main import status
+from toolpost.cli.completing import tool_names
+from toolpost.cli.main import cli, status
 from toolpost.clock import SystemClock
 from toolpost.gateway.identity.keys import Keys
 
@@ -189,6 +191,14 @@ async def _secrets_stay_there(agent: There, person: There) -> None:
     edited = await person("approvals", "approve", waiting["handle"], "--edit", '{"text": "b"}')
     assert edited.code == 3
     assert "What is private in these arguments is not shown here" in edited.err
+
+
+async def test_a_shell_completes_the_names_of_tools_there(served: Running) -> None:
+    root = click.Context(cli, info_name="toolpost")
+    root.params = {"url": served.url}
+    inner = click.Context(click.Command("call"), parent=root)
+    found = await asyncio.to_thread(tool_names, inner, click.Argument(["name"]), "ad")
+    assert [one.value for one in found] == ["add"]
 
 
 @pytest.mark.parametrize(

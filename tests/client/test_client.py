@@ -15,10 +15,13 @@ from tests.gateway.running import Running, serving
 from toolpost import Progress, Result
 from toolpost.approvals import Lasting
 from toolpost.client import Approval, Client
+from toolpost.client.exchange import inner
 from toolpost.clock import SystemClock
+from toolpost.config import Config, Settings
 from toolpost.errors import ConfigError, Denied, ToolNotFound, Unauthorized
 from toolpost.gateway.identity.keys import Keys
 from toolpost.jobs import Job
+from toolpost.net.destination import Refused
 from toolpost.redact import redact_text
 
 pytestmark = pytest.mark.anyio
@@ -131,6 +134,13 @@ async def test_a_timeout_is_kept_by_the_gateway(tools: Client) -> None:
     assert result.error is not None
     assert result.error.code == "TIMEOUT"
     assert result.metadata.call_id
+
+
+@pytest.mark.parametrize("timeout", [-1, 0, "soon", 10**400, float("nan"), True])
+async def test_a_timeout_that_is_none_is_told_in_the_result(tools: Client, timeout: Any) -> None:
+    result = await tools.execute("pay", {"amount": 90}, timeout=timeout)
+    assert result.error is not None
+    assert (result.error.code, result.error.effects) == ("VALIDATION_ERROR", "none")
 
 
 async def test_a_dry_run_says_what_would_be_done(tools: Client) -> None:
@@ -258,6 +268,12 @@ async def _denied(agent: Client, person: Client) -> None:
     assert ended.error.code == "APPROVAL_DENIED"
 
 
+async def test_over_http_a_key_stays_on_this_machine_and_in_inner_networks() -> None:
+    assert "127.0.0.1" in await inner("localhost", 80)
+    with pytest.raises(Refused, match="anybody on the way to"):
+        await inner("8.8.8.8", 80)
+
+
 async def test_a_wrong_key_and_none_are_told_and_never_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +292,7 @@ async def test_a_wrong_key_and_none_are_told_and_never_shown(
             assert nobody.error is not None
             assert nobody.error.code == "UNAUTHORIZED"
         monkeypatch.setenv("TOOLPOST_API_KEY", right)
+        assert Config.of({}).settings == Settings()  # it is no setting
         async with Client(served.url) as tools:
             assert (await tools.execute("add", {"a": 1, "b": 2})).output == 3
     assert right not in redact_text(f"it was {right}")

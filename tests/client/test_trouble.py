@@ -15,6 +15,7 @@ import pytest
 from tests.cli.program import PROGRAM, environment
 from toolpost.client import Client
 from toolpost.errors import Unavailable
+from toolpost.jobs import Job
 from toolpost.result import Failure
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +126,21 @@ async def test_a_stream_in_other_pieces_than_it_was_sent_in_is_the_same() -> Non
 
     async with listening(drip) as (url, _), Client(url) as tools:
         assert (await tools.execute("x", on_progress=print)).output == 1
+
+
+async def test_news_of_a_job_that_end_before_it_does_are_told() -> None:
+    job = (
+        b'event: job\ndata: {"id":"jb-1","tool":"x","caller":{"id":"c"},"state":"running",'
+        b'"created":1.0,"effects":"read"}\n\n'
+    )
+    async with listening(answering(_STREAM + job)) as (url, _), Client(url) as tools:
+        following = tools.jobs.follow("jb-1")
+        first = await anext(following)
+        assert isinstance(first, Job)
+        assert first.state == "running"
+        with pytest.raises(Unavailable, match="stopped telling") as told:
+            await anext(following)
+    assert told.value.retryable
 
 
 async def test_a_key_goes_nowhere_else() -> None:

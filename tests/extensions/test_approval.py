@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from tests.extensions.around import Yielding, surroundings
 from tests.redact_corpus import made
-from toolpost import Call, Caller, Executor, Registry, Result, create_tool, tool
+from toolpost import Call, Caller, Executor, Registry, Result, Tool, ToolSpec, create_tool, tool
 from toolpost.approvals import Approvals, Decision, Lasting, Request, Settled
 from toolpost.contracts import Records, Walk
 from toolpost.errors import ConfigError, Conflict, Denied, InvalidArguments
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 BOT = Caller("key-1", user="ann", agent="bot")
 ANN = Caller("ann-at-home", user="ann")
 BOSS = Caller("key-9", user="zoe", roles=frozenset({"approver"}))
-YES = Decision(approve=True)
+YES, NO = Decision(approve=True), Decision(approve=False)
 ran: list[tuple[str, int]] = []
 paid: list[Callable[[str], None]] = []
 """Who wants to hear of it."""
@@ -95,7 +95,11 @@ class Bench:
         options.setdefault("approvers", ("approver",))
         self.ring = Approval(records, options=ApprovalOptions(**options), ask=ask, clock=clock)
         self.records = records
-        self.executor = Executor(Registry(tools), guards=[*before, self.ring])
+        self.executor = Executor(
+            Registry(tools),
+            guards=[*before, self.ring],
+            settings={"shell": {"programs": ["echo"]}},
+        )
         self.desk = self.ring.approvals
 
     async def pay(self, to: str = "bob", *, caller: Caller = BOT, **more: Any) -> Result:
@@ -211,6 +215,81 @@ async def test_a_dry_run_asks_nobody_and_uses_nothing_up(bench: Bench) -> None:
     assert (await bench.pay(dry_run=True, grant=handle)).success
     assert (await bench.pay(grant=handle)).success
     assert ran == [("bob", 10)]
+
+
+class Transfer(Tool, requires_approval=True):
+    """Move money."""
+
+    def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
+        if arguments["amount"] > 50:
+            yield "that is more than there is"
+
+    async def run(self, amount: int) -> str:
+        ran.append(("transfer", amount))
+        return "moved"
+
+
+class Prepared(Transfer, requires_approval=True):
+    """Move money, from a place that is looked up first."""
+
+    async def initialize(self) -> None:
+        self.most = 50
+
+    def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
+        return ["that is more than there is"] if arguments["amount"] > self.most else []
+
+
+async def test_nobody_is_asked_about_a_call_that_the_tool_itself_would_refuse() -> None:
+    says = {"command": "echo {text}"}
+    text = {"type": "object", "properties": {"text": {"type": "string"}}}
+    shell = ToolSpec(
+        name="say", description="Say it.", kind="shell", binding=says, input_schema=text,
+        requires_approval=True, tier=2,
+    )  # fmt: skip
+    bench = Bench(Yielding(), tools=(Transfer(), shell))
+    for name, wrong, fine in (
+        ("transfer", {"amount": 51}, {"amount": 50}),
+        ("say", {"text": "a\0b"}, {"text": "a"}),
+    ):
+        refused = await bench.executor.execute(name, wrong, caller=BOT)
+        assert (code(refused), refused.error.effects) == ("VALIDATION_ERROR", "none")
+        assert await bench.desk.waiting() == []
+        plan = await bench.executor.execute(name, wrong, caller=BOT, dry_run=True)
+        assert plan.error.message == refused.error.message, "a dry run says the same"
+        asked = await bench.executor.execute(name, fine, caller=BOT)
+        assert code(asked) == "APPROVAL_REQUIRED"
+        await bench.desk.decide(asked.error.details["approval"], NO, by=BOSS, channel="api")
+    assert ran == []
+
+
+async def test_no_yes_is_used_up_for_a_call_that_the_tool_has_come_to_refuse() -> None:
+    ready = Prepared()
+    bench = Bench(Yielding(), tools=(ready,))
+
+    async def moved(**more: Any) -> Result:
+        return await bench.executor.execute("prepared", {"amount": 50}, caller=BOT, **more)
+
+    handle = (await moved()).error.details["approval"]
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    assert (await moved(grant=handle)).output == "moved"
+    handle = (await moved()).error.details["approval"]
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    ready.most = 40
+    assert code(await moved(grant=handle)) == "VALIDATION_ERROR"
+    ready.most = 50
+    assert (await moved(grant=handle)).output == "moved"
+
+
+async def test_a_tool_that_has_to_be_made_ready_first_judges_once_it_is() -> None:
+    bench = Bench(Yielding(), tools=(Prepared,))
+    asked = await bench.executor.execute("prepared", {"amount": 51}, caller=BOT)
+    assert code(asked) == "APPROVAL_REQUIRED", "nothing was made before it was to run"
+    handle = asked.error.details["approval"]
+    await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+    refused = await bench.executor.execute("prepared", {"amount": 51}, caller=BOT, grant=handle)
+    assert code(refused) == "VALIDATION_ERROR"
+    again = await bench.executor.execute("prepared", {"amount": 52}, caller=BOT)
+    assert code(again) == "VALIDATION_ERROR"
 
 
 async def test_the_same_call_again_is_the_same_request_and_runs_once_it_is_approved(

@@ -40,18 +40,12 @@ class Answer:
 
 
 @dataclass
-class Running:
-    """A server that runs in this process: ``runtime`` is what it serves."""
+class Client:
+    """Asks a server; ``headers`` go with every request."""
 
-    gateway: Gateway
-    server: Server
     host: str
     port: int
     headers: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def runtime(self) -> Runtime:
-        return self.gateway.behind.runtime
 
     @property
     def url(self) -> str:
@@ -98,6 +92,18 @@ class Running:
     ) -> Answer:
         body = {"arguments": dict(arguments or {}), **more}
         return await self.post(f"/v1/tools/{tool}:call", body, headers)
+
+
+@dataclass(kw_only=True)
+class Running(Client):
+    """A server that runs in this process: ``runtime`` is what it serves."""
+
+    gateway: Gateway
+    server: Server
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.gateway.behind.runtime
 
 
 def request(
@@ -165,7 +171,7 @@ async def serving(
             async with asyncio.timeout(20):
                 while not server.started:
                     await asyncio.sleep(0.005)
-            yield Running(app, server, host, port)
+            yield Running(host, port, gateway=app, server=server)
         finally:
             server.should_exit = True
             async with asyncio.timeout(60):

@@ -14,8 +14,8 @@ from tests.gateway.running import Running, events, serving
 from toolpost import Result
 from toolpost.codes import STATUS
 from toolpost.errors import BY_CODE
+from toolpost.failure import failure
 from toolpost.gateway.problems import problem
-from toolpost.result import failure
 
 pytestmark = pytest.mark.anyio
 

@@ -114,7 +114,6 @@ async def until_sleeping(seconds: float, *, there: bool = True) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.req("UX-2")
 async def test_what_make_run_serves_says_a_first_call_that_works_by_copy_and_paste(
     tmp_path: Path,
 ) -> None:

@@ -47,7 +47,8 @@ from toolpost.errors import (
 )
 from toolpost.redact import Rules, redact_text
 from toolpost.schema import Schema
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.approvals")
 _REQUESTS: Final = "approvals"

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from toolpost.errors import InvalidArguments
 from toolpost.schema import Schema
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 _BY_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),

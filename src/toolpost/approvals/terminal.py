@@ -16,7 +16,7 @@ from typing import Any, Final
 from toolpost.approvals.values import Decision, Request
 from toolpost.digest import canonical
 from toolpost.redact import redact, redact_text, visible
-from toolpost.spec import short
+from toolpost.wording import short
 
 _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
 _LINE: Final = 4096

@@ -19,7 +19,7 @@ import msgspec
 from toolpost.authoring import FunctionTool
 from toolpost.errors import InvalidSpec
 from toolpost.signature import FromSpec
-from toolpost.spec import nearest
+from toolpost.wording import nearest
 
 __all__ = ["given", "raw"]
 

@@ -26,7 +26,7 @@ from toolpost.builtin.calculator_numbers import (
     negated,
 )
 from toolpost.errors import InvalidArguments
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 _DEEPEST: Final = 40
 _MOST_TOKENS: Final = 250

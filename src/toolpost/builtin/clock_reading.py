@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from toolpost.errors import InvalidArguments, MissingPart
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")

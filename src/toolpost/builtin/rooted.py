@@ -21,7 +21,7 @@ import msgspec
 
 from toolpost import beneath
 from toolpost.errors import CallError, ConfigError, InvalidArguments, ResourceLimit, ToolFailed
-from toolpost.spec import short
+from toolpost.wording import short
 
 _MOST_SHOWN: Final = 200
 

@@ -16,7 +16,7 @@ import turbohtml
 from turbohtml.detect import detect
 
 from toolpost.errors import InvalidArguments, ToolFailed
-from toolpost.spec import short
+from toolpost.wording import short
 
 _UNSEEN: Final = (
     "script, style, noscript, template, [hidden], [aria-hidden=true i], input[type=hidden i], "

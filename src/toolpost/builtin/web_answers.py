@@ -32,7 +32,7 @@ from toolpost.net.destination import Refused
 from toolpost.net.url import Url, url_from
 from toolpost.net.waiting import retry_after
 from toolpost.redact import redact_text
-from toolpost.spec import shortened
+from toolpost.wording import shortened
 
 AGENT: Final = f"toolpost/{__version__}"
 """Who asks; services such as Wikipedia want to know whom to turn to."""

@@ -21,7 +21,7 @@ from toolpost.errors import CallError, InvalidOutput, Unauthorized, Unavailable
 from toolpost.net.client import Credentials, Request
 from toolpost.net.url import Url, url_from
 from toolpost.net.waiting import retry_after
-from toolpost.spec import shortened
+from toolpost.wording import shortened
 
 Name = Literal["brave", "tavily", "serpapi", "google", "searxng", "bing"]
 _MOST_TITLE: Final = 300

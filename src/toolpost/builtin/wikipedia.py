@@ -30,7 +30,7 @@ from toolpost.net.client import Client, Request
 from toolpost.net.destination import Granted
 from toolpost.net.url import url_from
 from toolpost.options import Options
-from toolpost.spec import short, shortened
+from toolpost.wording import short, shortened
 
 __all__ = ["Settings", "tools"]
 

@@ -54,7 +54,7 @@ from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.errors import CallError
 from toolpost.extensions.approval import as_record
-from toolpost.result import failure
+from toolpost.failure import failure
 from toolpost.runtime import audit_of
 from toolpost.spec import ToolSpec
 from toolpost.stores.lazy import LazyStore

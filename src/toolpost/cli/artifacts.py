@@ -23,7 +23,7 @@ from toolpost.cli.terminal import at_once, console, lines, print_json, safe
 from toolpost.config import find
 from toolpost.errors import CallError
 from toolpost.extensions.artifacts import MOST_READ, Artifacts
-from toolpost.result import failure
+from toolpost.failure import failure
 
 T = TypeVar("T")
 

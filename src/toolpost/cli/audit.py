@@ -45,7 +45,7 @@ from toolpost.ledger.reading import (
 from toolpost.ledger.record import DECIDED, OK, UNKNOWN
 from toolpost.ledger.verify import Head, Proof, Verified, verify
 from toolpost.seal import verifiers
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 F = TypeVar("F", bound=Callable[..., Any])
 _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")

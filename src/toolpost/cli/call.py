@@ -30,8 +30,9 @@ from toolpost.cli.terminal import err, json_text, out, print_json, safe, say
 from toolpost.config import find
 from toolpost.document import MAX_BYTES
 from toolpost.errors import CallError, Cancelled
+from toolpost.failure import failure
 from toolpost.jobs import Job, Jobs
-from toolpost.result import Part, Resource, Result, Text, failure
+from toolpost.result import Part, Resource, Result, Text
 from toolpost.spec import ToolSpec
 
 

@@ -41,8 +41,8 @@ from toolpost.cli.terminal import (
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.errors import CallError
+from toolpost.failure import failure
 from toolpost.jobs import Board, Job, Jobs, State
-from toolpost.result import failure
 
 T = TypeVar("T")
 _SHOWN: Final = 30

@@ -21,8 +21,8 @@ from toolpost.cli.terminal import console, err, lines, out, print_json, row, saf
 from toolpost.clock import SystemClock
 from toolpost.config import find
 from toolpost.errors import CallError, ConfigError
+from toolpost.failure import failure
 from toolpost.gateway.identity.keys import ApiKey, Keys
-from toolpost.result import failure
 
 T = TypeVar("T")
 _UNITS: Final = {"min": 60, "h": 3600, "d": 86400}

@@ -37,7 +37,8 @@ from toolpost.lock import (
     write_lock,
 )
 from toolpost.runtime import Runtime
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 _MOST_LINES: Final = 500
 """Comparing longer texts line by line takes time that a stranger would decide on."""

@@ -22,8 +22,8 @@ from toolpost.cli.terminal import counted, err, safe
 from toolpost.config import Config, find
 from toolpost.extensions.log import setup
 from toolpost.runtime import Runtime, store_of
-from toolpost.spec import short
 from toolpost.stores.lazy import LazyStore
+from toolpost.wording import short
 
 T = TypeVar("T")
 

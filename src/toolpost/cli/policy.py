@@ -38,11 +38,12 @@ from toolpost.config import find, origin
 from toolpost.contracts import Mode
 from toolpost.document import Document, read
 from toolpost.errors import CallError, ConfigError, InvalidSpec, SourceError, ToolNotFound
-from toolpost.result import failure
+from toolpost.failure import failure
 from toolpost.rules import Decision, Rules, Step, Verdict, read_rules
 from toolpost.runtime import Runtime
 from toolpost.schema import Schema
-from toolpost.spec import ToolSpec, explained, nearest, short, spec_from
+from toolpost.spec import ToolSpec, spec_from
+from toolpost.wording import explained, nearest, short
 
 _rules_option = click.option(
     "--policy",

@@ -21,7 +21,7 @@ from toolpost.errors import InvalidArguments, ToolNotFound
 from toolpost.jobs import Job, State
 from toolpost.ledger.reading import AuditedCall, Wanted
 from toolpost.ledger.verify import Head, Verified
-from toolpost.spec import short
+from toolpost.wording import short
 
 if TYPE_CHECKING:  # only who gives a URL pays for a client
     from toolpost.client import Approval, Client
@@ -94,8 +94,8 @@ class RemoteDesk:
         """The gateway verifies an answer when it gets it; but secrets do not come this far."""
         if decision.arguments and _LEFT_OUT in msgspec.json.encode(decision.arguments):
             raise InvalidArguments(
-                "What is private in these arguments is not shown here, and would be lost: give it in "
-                "--edit as well, or approve it where the gateway runs."
+                "What is private in these arguments is not shown here, and would be lost: give "
+                "it in --edit as well, or approve it where the gateway runs."
             )
 
     async def decide(

@@ -21,7 +21,8 @@ from toolpost.cli.remote import connected
 from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
 from toolpost.config import find
 from toolpost.errors import CallError
-from toolpost.result import Failure, failure
+from toolpost.failure import failure
+from toolpost.result import Failure
 from toolpost.spec import TIERS, ToolSpec
 
 _SOFT: Final = re.compile(r"(?m)^(.{60,})\n(?=[A-Za-z`(])")

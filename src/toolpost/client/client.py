@@ -23,8 +23,9 @@ from toolpost.client.values import reported, spec
 from toolpost.client.wanted import wanted
 from toolpost.environ import secret
 from toolpost.errors import CallError
+from toolpost.failure import failure
 from toolpost.given import as_name
-from toolpost.result import Result, failure
+from toolpost.result import Result
 from toolpost.spec import Effects, ToolSpec
 
 _log = logging.getLogger("toolpost.client")

@@ -33,6 +33,8 @@ _PATIENCE: Final = 10.0
 """Seconds until a connection is there."""
 _GRACE: Final = 2.0
 """Seconds beyond a call's own timeout: the gateway is to say it first."""
+_LONGEST: Final = 86_400.0
+"""Seconds that a gateway lets a call take."""
 _LARGEST: Final = 256 * 1024 * 1024
 _ENDLESS: Final = 2**60
 """Bytes of a stream of events; each of them is bounded."""
@@ -63,7 +65,7 @@ class Exchange:
         if agent is not None:
             self._headers += (("Toolpost-Agent", header("agent", agent)),)
         exposed = key is not None and self._base.scheme == "http"
-        granted = Granted((self._base.authority,), resolve=_inner if exposed else resolved)
+        granted = Granted((self._base.authority,), resolve=inner if exposed else resolved)
         if exposed:
             _demand_inner(self._base)
         self._http = HttpClient(granted, lanes=Lanes(_AT_ONCE), trusted=trusted)
@@ -110,7 +112,7 @@ class Exchange:
     ) -> Result:
         """The result of a call, of a failed one too; ``hear`` is told what comes before it."""
         accept = ("Accept", _JSON if hear is None else f"{_EVENTS}, {_JSON}")
-        limit = self._longest if timeout is None else timeout + _GRACE
+        limit = self._longest if timeout is None else _bounded(timeout) + _GRACE
         said: Any = None
         async with self._asked("POST", path, None, body, (accept, *headers), limit) as answer:
             if hear is None or not _is_stream(answer):
@@ -237,6 +239,10 @@ class Exchange:
         """An answer that is JSON, and not what was asked for."""
         return self._trouble("its answer is not what a gateway says", final=True)
 
+    def cut(self) -> CallError:
+        """Of something that goes on: the news ended before it did."""
+        return self._trouble("it stopped telling what goes on", effects="none")
+
     def _foreign(self, answer: Answer) -> CallError:
         if _MOVED <= answer.status < _BAD:
             done: Outcome = "none" if answer.status in _UNDONE else "unknown"
@@ -256,6 +262,12 @@ class Exchange:
     @property
     def _name(self) -> str:
         return f"The gateway at {self._base.scheme}://{self._base.header}"
+
+
+def _bounded(timeout: Any) -> float:
+    """Seconds to wait for a call; what is no number of seconds, the gateway refuses at once."""
+    number = type(timeout) in (int, float)
+    return float(min(max(timeout, 0.0), _LONGEST)) if number else _LONGEST
 
 
 def inside(path: str) -> str:
@@ -300,7 +312,7 @@ def _demand_inner(base: Url) -> None:
 _SAFER: Final = "use https://, or an address of this machine or network"
 
 
-async def _inner(host: str, port: int) -> Sequence[str]:
+async def inner(host: str, port: int) -> Sequence[str]:
     """As the resolver says, for what may be read on the way: never out of the house."""
     found = await resolved(host, port)
     if any(is_public(ip_address(one.partition("%")[0])) for one in found):

@@ -20,11 +20,12 @@ from toolpost.client.values import Approval, approval, artifact, audited, job, r
 from toolpost.client.wanted import wanted
 from toolpost.errors import CallError, InvalidSpec
 from toolpost.extensions.artifacts import MOST_READ, About
+from toolpost.failure import failure
 from toolpost.jobs.values import Job
 from toolpost.jobs.values import State as JobState
 from toolpost.ledger.reading import AuditedCall
 from toolpost.ledger.verify import Verified
-from toolpost.result import Result, failure
+from toolpost.result import Result
 
 T = TypeVar("T")
 _PAGE: Final = 1000
@@ -110,7 +111,7 @@ class Jobs:
                 if one is not None:
                     yield one
         if not over:
-            raise self._exchange.foreign()
+            raise self._exchange.cut()
 
 
 class Approvals:

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolpost.client.exchange import header
 from toolpost.errors import InvalidArguments
+from toolpost.given import as_arguments
 from toolpost.plain import NotPlain, measure
 
 
@@ -24,8 +25,7 @@ def wanted(
     grant: str | None,
 ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
     """The body and the headers of a call."""
-    given = dict(arguments) if isinstance(arguments, Mapping) else arguments
-    body: dict[str, Any] = {"arguments": {} if given is None else given}
+    body: dict[str, Any] = {"arguments": as_arguments(arguments)}
     more = {"session_id": session_id, "timeout": timeout, "phase": phase, "grant": grant}
     body |= {name: value for name, value in more.items() if value is not None}
     try:

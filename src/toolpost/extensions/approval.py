@@ -25,7 +25,7 @@ from toolpost.approvals import Approvals, Channel, Decision, Edited, Request, Se
 from toolpost.approvals.terminal import Prompt
 from toolpost.call import Call, Caller, new_call_id
 from toolpost.clock import SystemClock
-from toolpost.contracts import Check, Clock, Records, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Clock, Plans, Records, Ring, Road, Surroundings, Walk
 from toolpost.digest import digest
 from toolpost.errors import CallError
 from toolpost.ledger.record import AuditRecord, Who
@@ -255,6 +255,7 @@ class _Asked:
         approvals, handle = self._approval.approvals, call.grant
         if call.dry_run:
             return await call_next(msgspec.structs.replace(call, ask=call.ask or reason))
+        self._refuse_hopeless(call)
         began = monotonic()
         if handle is None:
             standing = await approvals.covered(call, spec=self._digest)
@@ -275,6 +276,12 @@ class _Asked:
         call.about.approved = approved = Approved(handle, people)
         result = await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
         return _told(result, approved, waited)
+
+    def _refuse_hopeless(self, call: Call) -> None:
+        """What the tool itself would refuse, nobody is asked about, and no yes is used up for."""
+        handle = self._road.bound(call.tool).handle
+        if handle is not None and isinstance(handle, Plans):
+            handle.plan(call)
 
 
 def _unasked(spec: ToolSpec) -> Callable[[Call], Call | None]:

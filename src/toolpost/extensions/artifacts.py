@@ -32,7 +32,8 @@ from toolpost.options import Options, options_from
 from toolpost.output import LARGE
 from toolpost.redact import redact_text
 from toolpost.result import Artifact, Audio, Image, Part, Resource, Result, Text
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _log = logging.getLogger("toolpost")
 _SPACE: Final = "artifacts"

@@ -25,8 +25,9 @@ from toolpost.call import Call
 from toolpost.clock import SystemClock
 from toolpost.contracts import Around, Behind, Clock, Ring, Road, Surroundings, Walk
 from toolpost.errors import ConfigError, Outcome, Unavailable
+from toolpost.failure import failure
 from toolpost.options import Options, options_from
-from toolpost.result import NOWHERE, Failure, Result, failure
+from toolpost.result import NOWHERE, Failure, Result
 from toolpost.spec import ToolSpec
 
 _NEVER_AGAIN: Final = frozenset(

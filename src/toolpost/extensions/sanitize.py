@@ -34,7 +34,8 @@ from toolpost.redact.glance import suspicious
 from toolpost.redact.texts import reader, textless
 from toolpost.result import Failure, Part, Resource, Result, Text
 from toolpost.schema import Schema
-from toolpost.spec import ToolSpec, is_external, nearest, short
+from toolpost.spec import ToolSpec, is_external
+from toolpost.wording import nearest, short
 
 Action = Literal["redact", "block", "warn", "allow"]
 Whole = Literal["block", "redact"]

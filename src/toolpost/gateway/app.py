@@ -27,6 +27,7 @@ from toolpost.gateway.problems import Refused
 from toolpost.gateway.rest.calls import Calls
 from toolpost.gateway.rest.routes import rest
 from toolpost.gateway.settings import GatewaySettings
+from toolpost.gateway.siblings import Siblings
 from toolpost.jobs import Jobs
 from toolpost.runtime import Runtime
 
@@ -267,10 +268,11 @@ def application(
     jobs: Jobs | None = None,
     mcp: Mcp | None = None,
     access_log: AccessLog | None = None,
+    siblings: Siblings | None = None,
 ) -> Gateway:
     """The application over tools that are open. Any ASGI server can run it; ``toolpost serve`` does
     so with limits on connections and times, which are the server's business.
     """
-    behind = Behind(runtime=runtime, settings=settings, jobs=jobs)
+    behind = Behind(runtime=runtime, settings=settings, jobs=jobs, siblings=siblings)
     origins = Origins(host=settings.host, hosts=settings.hosts, origins=settings.origins)
     return Gateway(behind, identity, origins=origins, mcp=mcp, access_log=access_log)

@@ -61,6 +61,11 @@ class InFlight:
         one.task.cancel()
         return True
 
+    def another_s(self, call_id: str, caller: Caller) -> Running | None:
+        """The call of this id, if somebody else has made it."""
+        found = self._running.get(call_id)
+        return None if found is None or _same(found[1], caller) else Running(*found)
+
     def was_stopped(self, call_id: str) -> bool:
         """Whether its caller stopped it, and has not just gone away."""
         return call_id in self._stopped

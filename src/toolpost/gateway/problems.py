@@ -14,7 +14,8 @@ import msgspec
 
 from toolpost.codes import STATUS
 from toolpost.errors import CallError, InvalidArguments
-from toolpost.result import Failure, Metadata, failure
+from toolpost.failure import failure
+from toolpost.result import Failure, Metadata
 
 Headers = list[tuple[bytes, bytes]]
 MEDIA_TYPE: Final = b"application/problem+json"

@@ -97,6 +97,8 @@ class Watcher:
             )
             there.close()
             self._children.add(child)
+            if self._stop.is_set():
+                _send({child}, signal.SIGTERM)  # the others have been told already
             try:
                 served = await _is_ready(here)
                 if served and first:
@@ -112,6 +114,8 @@ class Watcher:
         """Ask all to stop, wait as long as they may take, and no longer."""
         self._stop.set()
         _send(self._children, signal.SIGTERM)
+        for one in self._sockets:
+            one.close()  # whoever comes now is refused, and does not wait for nobody
         _, late = await asyncio.wait(keeping, timeout=self._drain + _LATER)
         if late:
             _log.error("%d server processes did not stop in time, and are killed", len(late))

@@ -30,6 +30,7 @@ from toolpost.gateway.identity.origins import refused_binding
 from toolpost.gateway.mcp.app import mounted
 from toolpost.gateway.mcp.asking import ask
 from toolpost.gateway.settings import GatewaySettings
+from toolpost.gateway.siblings import Siblings
 from toolpost.jobs import Jobs
 from toolpost.runtime import Runtime
 
@@ -98,10 +99,22 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
         log = AccessLog(sys.stderr) if settings.access_log else None
         if log is not None:
             stack.push_async_callback(log.close)
+        siblings = None
+        if settings.processes > 1:
+            siblings = Siblings(config.base / config.settings.state)
+            await stack.enter_async_context(siblings)
         jobs = await stack.enter_async_context(Jobs(runtime))
-        mcp = mounted(runtime, settings.mcp, body=settings.body, jobs=jobs)
+        mcp = mounted(runtime, settings.mcp, body=settings.body, jobs=jobs, siblings=siblings)
         await stack.enter_async_context(mcp)
-        yield application(runtime, settings, identity=identity, jobs=jobs, mcp=mcp, access_log=log)
+        yield application(
+            runtime,
+            settings,
+            identity=identity,
+            jobs=jobs,
+            mcp=mcp,
+            access_log=log,
+            siblings=siblings,
+        )
 
 
 async def serve(
@@ -163,8 +176,17 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if (siblings := self._gateway.behind.siblings) is not None:
+            self.servers.append(await siblings.listen(self._protocol))
         if self._ready is not None:
             self._ready(self._gateway)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """One for each connection, as uvicorn makes them for the sockets that it is given."""
+        kind = cast("type[Connection]", self.config.http_protocol_class)
+        return kind(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 2 == 0:
@@ -182,6 +204,7 @@ class Server(uvicorn.Server):
             one.close()
         for connection in self._connections():
             connection.shutdown()
+        jobs = asyncio.create_task(self._jobs_ended())
         await asyncio.sleep(0)
         if self._streams():
             await asyncio.wait(self._streams(), timeout=min(self._drain, _STREAMS_END))
@@ -197,6 +220,12 @@ class Server(uvicorn.Server):
         await asyncio.sleep(0)
         for connection in self._connections():
             connection.transport.close()
+        await jobs
+
+    async def _jobs_ended(self) -> None:
+        """Jobs that run may end, too, until the same deadline; the others stay in the store."""
+        if (jobs := self._gateway.behind.jobs) is not None:
+            await jobs.close(grace=self._drain, hurry=lambda: self.force_exit)
 
     async def _ended(self, seconds: float) -> None:
         """Wait for the requests, unless a second signal says that this is too long."""

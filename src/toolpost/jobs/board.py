@@ -33,11 +33,12 @@ from toolpost.call import Caller, Progress
 from toolpost.contracts import Clock, Record, Records
 from toolpost.digest import canonical, digest
 from toolpost.errors import Conflict, InvalidArguments, InvalidOutput, QueueFull, ToolNotFound
+from toolpost.failure import failure
 from toolpost.jobs.values import Given, Job, State, cancelled
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.trespass import trespass
-from toolpost.result import Result, failure
-from toolpost.spec import short
+from toolpost.result import Result
+from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.jobs")
 _JOBS: Final = "jobs"

@@ -30,6 +30,7 @@ from toolpost.config import Config
 from toolpost.contracts import Clock
 from toolpost.digest import canonical, digest
 from toolpost.errors import CallError, InternalError, InvalidArguments
+from toolpost.failure import failure
 from toolpost.jobs.board import LEASE, Board
 from toolpost.jobs.held import Held
 from toolpost.jobs.values import (
@@ -41,7 +42,7 @@ from toolpost.jobs.values import (
     shown,
     unknown,
 )
-from toolpost.result import Result, failure
+from toolpost.result import Result
 from toolpost.runtime import Runtime
 from toolpost.spec import Effects
 
@@ -101,9 +102,10 @@ class Jobs:
             _log.error("jobs cannot be taken up now: %s", fault)
         self._tending = asyncio.create_task(self._tend())
 
-    async def close(self, *, grace: float = 0.0) -> None:
-        """Run no more. What runs may take so many seconds to end; what then has not is stopped, and
-        is left for the next who opens, or ends as unknown. What is queued stays so.
+    async def close(self, *, grace: float = 0.0, hurry: Callable[[], bool] = lambda: False) -> None:
+        """Run no more. What runs may take so many seconds to end, unless ``hurry`` says that this
+        is too long; what then has not is stopped, and is left for the next who opens, or ends as
+        unknown. What is queued stays so.
         """
         if self._tending is None:
             return
@@ -111,8 +113,10 @@ class Jobs:
         await asyncio.wait([self._tending])  # what it has begun to take it holds
         self._tending, name, self._name = None, self._name, ""
         self._ready.clear()
-        if self._tasks and grace > 0:
-            await asyncio.wait(self._tasks, timeout=grace)
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + grace
+        while self._tasks and not hurry() and (left := ends - loop.time()) > 0:
+            await asyncio.wait(self._tasks, timeout=min(left, _LOOK))
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -12,9 +12,11 @@ import msgspec
 
 from toolpost.call import Caller, Progress
 from toolpost.errors import Cancelled, Conflict, Unavailable
+from toolpost.failure import failure
 from toolpost.redact import redact, redact_text
-from toolpost.result import Result, failure
-from toolpost.spec import Effects, shortened
+from toolpost.result import Result
+from toolpost.spec import Effects
+from toolpost.wording import shortened
 
 State = Literal["queued", "running", "waiting", "succeeded", "failed", "cancelled", "unknown"]
 """``waiting``: for a person's yes. ``unknown``: who ran it ended, and nobody knows what it did."""

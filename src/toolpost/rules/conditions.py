@@ -18,7 +18,8 @@ from toolpost.call import Caller
 from toolpost.errors import ConfigError
 from toolpost.patterns import glob, selector
 from toolpost.rules.rule import Condition, OfCall, OfTool
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 Unset = msgspec.UnsetType
 Few = str | tuple[str, ...]

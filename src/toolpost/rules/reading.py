@@ -16,7 +16,8 @@ from toolpost.document import Document, Format, parse, read
 from toolpost.errors import ConfigError, SourceError
 from toolpost.rules.conditions import CONDITIONS, Few, Test, on_argument, several
 from toolpost.rules.rule import Condition, Rule, Rules, Verdict, decision
-from toolpost.spec import Effects, explained, nearest, short
+from toolpost.spec import Effects
+from toolpost.wording import explained, nearest, short
 
 T = TypeVar("T", bound=msgspec.Struct)
 At = tuple[str | int, ...]

@@ -17,7 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from toolpost.errors import ConfigError
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.sources")
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 from toolpost.contracts import Registered, Tell
 from toolpost.errors import ConfigError, MissingPart, SourceError
 from toolpost.options import Options, options_from
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 
 class Set(NamedTuple):

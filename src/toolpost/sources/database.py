@@ -23,7 +23,8 @@ from toolpost.options import Options, options_from
 from toolpost.sources.afar import KINDS, Grants, sifted
 from toolpost.sources.specs import spec_at
 from toolpost.sources.tables import MOST_BYTES, TABLE, Row, Table, password_in, shown, table_at
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _LEAST: Final = 0.1
 _MOST_FAULTS: Final = 5

@@ -16,7 +16,7 @@ from toolpost.contracts import Registered, Tell
 from toolpost.errors import SourceError
 from toolpost.members import tools_in
 from toolpost.options import Options, options_from
-from toolpost.spec import nearest
+from toolpost.wording import nearest
 
 GROUP = "toolpost.tools"
 

@@ -18,7 +18,7 @@ from toolpost.document import read
 from toolpost.errors import SourceError
 from toolpost.options import Options, options_from
 from toolpost.sources.specs import gathered
-from toolpost.spec import short
+from toolpost.wording import short
 
 LOOK_EVERY: Final = 0.5
 _WILD: Final = frozenset("*?[")

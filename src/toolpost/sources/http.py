@@ -31,7 +31,8 @@ from toolpost.net.words import plainly
 from toolpost.options import Options, options_from
 from toolpost.sources.afar import KINDS, Grants, sifted
 from toolpost.sources.specs import gathered
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _OK: Final = 200
 _UNCHANGED: Final = 304

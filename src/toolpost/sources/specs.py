@@ -17,8 +17,9 @@ from typing import Any, Final
 from toolpost.document import Document
 from toolpost.errors import InvalidSpec, SourceError
 from toolpost.plugins import verify_binding
-from toolpost.spec import ToolSpec, nearest, short, spec_from
+from toolpost.spec import ToolSpec, spec_from
 from toolpost.verified import verified
+from toolpost.wording import nearest, short
 
 Place = tuple[str | int, ...]
 

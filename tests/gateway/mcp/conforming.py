@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolpost import Call, Injected, ToolFailed, ToolSpec, tool
+from toolpost import Call, Injected, InternalError, ToolFailed, ToolSpec, tool
 from toolpost.contracts import Elicits, Question
 from toolpost.result import Audio, Image, Output, Resource, Text
 
@@ -191,6 +191,36 @@ async def slow_compute(seconds: float, label: str = ""):
     return f"{label} computed"
 
 
+@tool(timeout=120, labels={"mcp.client": "tasks"})
+async def failing_job() -> str:
+    """Fail, as a task."""
+    raise ToolFailed("This job intentionally fails.")
+
+
+@tool(timeout=120)
+async def protocol_error_job() -> str:
+    """Break, around the tool."""
+    raise InternalError("Something of ours is broken.")
+
+
+@tool(timeout=120)
+async def confirm_delete(filename: str, call: Call, asks: Asks):
+    """Ask, while it is a task."""
+    yes = _form(confirm={"type": "boolean"})
+    said = await _asked(asks, call, "confirm", f"Delete {filename}?", yes)
+    return f"{filename}: {said.action}"
+
+
+@tool(timeout=120)
+async def multi_input(call: Call, asks: Asks):
+    """Ask two things at once, while it is a task."""
+    name = _form(name={"type": "string"})
+    said = await asyncio.gather(
+        *(_asked(asks, call, key, f"Which {key}?", name) for key in ("first", "second"))
+    )
+    return " and ".join(one.content["name"] for one in said)
+
+
 def _2020_12() -> ToolSpec:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -228,4 +258,5 @@ def tools(change: Callable[[], None]) -> list[Any]:
         return "changed"
 
     named = [one for name, one in globals().items() if name.startswith("test_")]
-    return [*named, greet, slow_compute, test_trigger_tool_change, _2020_12()]
+    jobs = [slow_compute, failing_job, protocol_error_job, confirm_delete, multi_input]
+    return [*named, greet, *jobs, test_trigger_tool_change, _2020_12()]

@@ -36,8 +36,8 @@ from toolpost.net.client import Answer
 from toolpost.net.waiting import retry_after
 from toolpost.redact import redact_text
 from toolpost.result import Audio, Image, Output, Resource
-from toolpost.spec import shortened
 from toolpost.telling import Telling
+from toolpost.wording import shortened
 
 _MOST_QUOTED: Final = 500
 _MOST_ERROR: Final = 64 * 1024

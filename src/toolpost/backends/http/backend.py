@@ -28,7 +28,8 @@ from toolpost.net.client import Client, Lanes, Proxy, Request
 from toolpost.net.destination import Granted, Refused, Resolve, resolved
 from toolpost.net.url import url_from
 from toolpost.options import Options, options_from
-from toolpost.spec import ToolSpec, shortened
+from toolpost.spec import ToolSpec
+from toolpost.wording import shortened
 
 _AGENT: Final = "toolpost"
 _PATIENCE: Final = 10.0

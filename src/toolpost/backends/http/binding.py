@@ -27,7 +27,8 @@ from toolpost.errors import SAYABLE, ConfigError, InvalidSpec, Outcome, ToolFail
 from toolpost.net.destination import Granted, Refused
 from toolpost.net.url import Url, url_from
 from toolpost.options import Options, options_from
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

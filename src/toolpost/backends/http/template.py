@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from toolpost.errors import InvalidSpec
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 Place = tuple[str | int, ...]
 _BRACES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")

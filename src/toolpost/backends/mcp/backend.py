@@ -18,7 +18,8 @@ from toolpost.contracts import Elicits, Health, Home, Services
 from toolpost.errors import ConfigError
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 __all__ = ["McpBackend", "McpHandle", "verify"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from toolpost.backends.mcp.tools import Listing
 from toolpost.backends.mcp.wire import Forgotten
 from toolpost.errors import CallError, OutputTooLarge, SetupError, Unauthorized, Unavailable
-from toolpost.spec import short
+from toolpost.wording import short
 
 if TYPE_CHECKING:
     from toolpost.backends.mcp.session import Session

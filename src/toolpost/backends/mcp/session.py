@@ -45,7 +45,7 @@ from toolpost.errors import (
     Unavailable,
 )
 from toolpost.schema import verify
-from toolpost.spec import short, shortened
+from toolpost.wording import short, shortened
 
 __all__ = ["Session", "child_streams", "remote_streams"]
 

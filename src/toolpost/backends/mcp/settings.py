@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from toolpost.errors import InvalidSpec
 from toolpost.options import Options
-from toolpost.spec import Limits, short, spec_from
+from toolpost.spec import Limits, spec_from
+from toolpost.wording import short
 
 CALLER: Final = "{caller}"
 """In the name of a secret it stands for who calls: each caller then has sessions of its own."""

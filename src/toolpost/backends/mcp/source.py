@@ -20,7 +20,8 @@ from toolpost.backends.mcp.wire import Forgotten
 from toolpost.contracts import Backend, Tell
 from toolpost.errors import CallError, ConfigError, SetupError, SourceError
 from toolpost.options import Options, options_from
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.mcp")
 _SETTLE: Final = 0.2

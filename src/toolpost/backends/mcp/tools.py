@@ -18,8 +18,9 @@ from toolpost.backends.mcp.settings import ServerOptions
 from toolpost.characters import stripped
 from toolpost.digest import digest
 from toolpost.errors import InvalidSpec
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
 from toolpost.verified import verified
+from toolpost.wording import short
 
 _PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_.-]")

@@ -82,6 +82,11 @@ class PythonHandle:
         own = {} if self._life is None else self._life.about
         return {"isolation": self._isolation, **inside, **own}
 
+    def plan(self, call: Call) -> Mapping[str, Any]:
+        if self._life is not None:
+            self._life.refuse(call)
+        return {}
+
     async def health(self) -> Health:
         if self._life is not None:
             return await self._life.health()

@@ -17,7 +17,8 @@ from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSpec, Missin
 from toolpost.result import PARTS, Output, Part
 from toolpost.schema import gives_whole_numbers
 from toolpost.signature import Convert, FromSpec, Inject, Secret, Signature, describe
-from toolpost.spec import ToolSpec, explained, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import explained, nearest, short
 
 _log = logging.getLogger("toolpost.tools")
 _SCALARS = frozenset((int, str, float, bool, type(None)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from toolpost.authoring import Tool
 from toolpost.backends.python.calling import (
     Function,
     constructor_arguments,
@@ -49,17 +50,18 @@ class Life:
         """The same run, with the instance ready and the arguments to its liking."""
 
         async def alive(call: Call) -> Any:
-            instance = await self._get_ready()
-            problems = instance.validate(call.arguments) or ()
-            problems = (problems,) if isinstance(problems, str) else tuple(problems)
-            if problems:
-                faults = [{"at": "", "problem": problem} for problem in problems]
-                raise InvalidArguments(
-                    "; ".join(problems), effects="none", details={"faults": faults}
-                )
+            _refuse(await self._get_ready(), call)
             return await run(call)
 
         return alive
+
+    def refuse(self, call: Call) -> None:
+        """Raise what its ``validate`` says of a call that is not to run now; nothing before it is
+        ready, for ``validate`` may count on that.
+        """
+        unprepared = self._class.initialize is Tool.initialize
+        if self._ready or (unprepared and self._instance is not None):
+            _refuse(self._instance, call)
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -93,3 +95,11 @@ class Life:
                     await self._instance.initialize()
                     self._ready = True
         return self._instance
+
+
+def _refuse(instance: Tool, call: Call) -> None:
+    problems = instance.validate(call.arguments) or ()
+    problems = (problems,) if isinstance(problems, str) else tuple(problems)
+    if problems:
+        faults = [{"at": "", "problem": problem} for problem in problems]
+        raise InvalidArguments("; ".join(problems), effects="none", details={"faults": faults})

@@ -34,9 +34,10 @@ from toolpost.errors import (
     ResourceLimit,
     Unavailable,
 )
+from toolpost.failure import foreign_error, unfit
 from toolpost.plain import measure
 from toolpost.process import Child, Drain, Exit, unhurried
-from toolpost.result import Output, foreign_error, unfit
+from toolpost.result import Output
 
 OnEvent = Callable[[dict[str, Any]], None]
 """Hears ``log``, ``progress``, ``partial`` and ``warning`` events of one call, on the loop."""

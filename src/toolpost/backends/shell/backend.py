@@ -28,7 +28,8 @@ from toolpost.contracts import Declared, Health, Services
 from toolpost.errors import ConfigError, InvalidSpec, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox
-from toolpost.spec import Isolation, ToolSpec, shortened
+from toolpost.spec import Isolation, ToolSpec
+from toolpost.wording import shortened
 
 _HOMES: Final = {"process": "/nonexistent", "sandbox": "/tmp"}  # noqa: S108 - the sandbox's own
 _MOST_SHOWN: Final = 1000

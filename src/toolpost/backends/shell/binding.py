@@ -23,7 +23,8 @@ from toolpost.backends.shell.template import (
 )
 from toolpost.errors import SAYABLE, ConfigError, InvalidSpec, Outcome, ToolFailed
 from toolpost.options import Options, options_from
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 _VARIABLE: Final = re.compile(r"(?!LD_)[A-Za-z_][A-Za-z0-9_]*")
 

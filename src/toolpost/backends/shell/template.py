@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from toolpost.errors import InvalidSpec
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 Written = str | list[str | list[str]]
 Place = tuple[str | int, ...]

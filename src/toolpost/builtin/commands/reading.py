@@ -14,7 +14,7 @@ import msgspec
 
 from toolpost.builtin.commands.rules import Argument, Form, Program, arguments, problem
 from toolpost.errors import InvalidArguments
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 Check = Callable[[str, str], str | None]
 """Kind and value → what else is wrong with it."""

@@ -24,7 +24,7 @@ import msgspec
 
 from toolpost.errors import ConfigError
 from toolpost.options import Options
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 KINDS: Final[Mapping[str, str]] = {
     "number": r"-?[0-9]{1,9}(?:\.[0-9]{1,6})?",

@@ -20,7 +20,7 @@ from toolpost.builtin.commands.rules import Program, verify
 from toolpost.builtin.web_settings import verify_authority
 from toolpost.errors import ConfigError
 from toolpost.options import Options, options_from
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 SAMPLE: Final = """\
 # The programs that may be run; their rules say with which words. These only look at

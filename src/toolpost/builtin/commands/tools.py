@@ -31,7 +31,8 @@ from toolpost.registry import Entry
 from toolpost.sandbox import Confinement
 from toolpost.sandbox.confinement import within
 from toolpost.sandbox.view import system
-from toolpost.spec import ToolSpec, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 _LIMITS: Final = Limits(memory=200_000_000, processes=20, output=8_000_000)
 _ENVIRONMENT: Final = {"GOMAXPROCS": "2", "LANG": "C.UTF-8", "TERM": "dumb", "PAGER": "cat"}
@@ -84,6 +85,14 @@ class Commands:
     def described(self) -> str:
         """What can be called, for a model to read."""
         return "\n".join(self._line(name, one) for name, one in self._programs.items())
+
+    def refuse(self, arguments: Mapping[str, Any]) -> None:
+        """Raise what ``run`` would, as far as it can be known before anything is started."""
+        command = arguments["command"]
+        program = self._programs[command]
+        self._words(command, program, arguments.get("args", ()))
+        self._place(arguments.get("directory"))
+        self._found(command, program)
 
     async def run(self, call: Call, command: str, args: Sequence[str], folder: str | None) -> Ran:
         """Run it; ``InvalidArguments`` says what would be allowed."""
@@ -246,6 +255,11 @@ class SystemCommand(
     def about(self) -> Mapping[str, Any]:
         return self._commands.about
 
+    def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Nobody is asked about a command that would be refused."""
+        self._commands.refuse(arguments)
+        return ()
+
     async def run(
         self,
         command: Name,
@@ -291,6 +305,11 @@ class SystemCommandChange(
     @property
     def about(self) -> Mapping[str, Any]:
         return self._commands.about
+
+    def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Nobody is asked about a command that would be refused."""
+        self._commands.refuse(arguments)
+        return ()
 
     async def run(
         self,

@@ -18,7 +18,7 @@ from toolpost.builtin.files import ranging, searching
 from toolpost.builtin.files.settings import Files
 from toolpost.builtin.rooted import legible, opened, place, reading, told
 from toolpost.patterns import glob
-from toolpost.spec import short
+from toolpost.wording import short
 
 _MOST_NAMES: Final = 1_000_000
 """Characters of names in one listing."""

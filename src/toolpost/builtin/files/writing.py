@@ -23,7 +23,7 @@ from toolpost.builtin import decoding, raw
 from toolpost.builtin.files import ranging
 from toolpost.builtin.files.settings import Files
 from toolpost.builtin.rooted import opened, place, told
-from toolpost.spec import short
+from toolpost.wording import short
 
 _COUNTED: Final = 10_000_000
 _DEEPEST: Final = 100

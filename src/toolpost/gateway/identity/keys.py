@@ -21,7 +21,7 @@ from toolpost.contracts import Clock, Record, Records
 from toolpost.errors import Conflict, InvalidArguments, ToolNotFound
 from toolpost.gateway.identity.credential import PREFIX, Rejected
 from toolpost.patterns import selector
-from toolpost.spec import short
+from toolpost.wording import short
 
 SPACE: Final = "keys"
 KEPT: Final = 30 * 86400.0

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from toolpost.errors import ConfigError
 from toolpost.gateway.identity.settings import AuthSettings
-from toolpost.spec import short
+from toolpost.wording import short
 
 _HOST: Final = re.compile(
     r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?)\.?(?::([0-9]{1,5}))?"

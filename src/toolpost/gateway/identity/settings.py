@@ -18,7 +18,7 @@ from toolpost.errors import ConfigError
 from toolpost.net.destination import Refused, is_public, literal_from
 from toolpost.net.url import Url, url_from
 from toolpost.options import Options, options_from
-from toolpost.spec import short
+from toolpost.wording import short
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",

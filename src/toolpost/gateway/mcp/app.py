@@ -25,16 +25,21 @@ from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
 from toolpost.gateway.mcp.calls import Calls
 from toolpost.gateway.mcp.definitions import Definitions
 from toolpost.gateway.mcp.fast import Fast, named
+from toolpost.gateway.mcp.questions import Questions
+from toolpost.gateway.mcp.sealed import leads_to
 from toolpost.gateway.mcp.server import CALLER, PRESENCE, Presence, ToolServer
 from toolpost.gateway.mcp.settings import McpSettings
 from toolpost.gateway.mcp.tasks import Tasks
 from toolpost.gateway.problems import Refused, answer_to
+from toolpost.gateway.siblings import HANDED, Siblings
 from toolpost.jobs import Jobs
+from toolpost.jobs.desk import house
 from toolpost.runtime import Runtime
 
 _OF_TASKS: Final = (b"tasks/get", b"tasks/update", b"tasks/cancel")
 _HEADER_MISMATCH: Final = -32020
 _PARSE_ERROR: Final = -32700
+_SESSION: Final = b"mcp-session-id"
 _JSON: Final = (b"content-type", b"application/json")
 _who: ContextVar[Caller] = ContextVar("toolpost_mcp_caller")
 
@@ -43,13 +48,19 @@ class Mcp:
     """``async with`` it while the server runs. ``body`` is the largest body, in bytes."""
 
     def __init__(
-        self, runtime: Runtime, settings: McpSettings, *, body: int, jobs: Jobs | None = None
+        self,
+        runtime: Runtime,
+        settings: McpSettings,
+        *,
+        body: int,
+        jobs: Jobs | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
-        self._runtime, self._body = runtime, body
+        self._runtime, self._body, self._siblings = runtime, body, siblings
         self._definitions = Definitions(runtime.registry.get)
-        ttl = runtime.config.settings.jobs.ttl
-        tasks = None if jobs is None else Tasks(jobs, self._definitions, ttl=ttl)
-        self._calls = Calls(runtime, settings, self._definitions, tasks=tasks)
+        tasks = None if jobs is None else self._tasks(jobs, settings.patience)
+        mark = str if siblings is None else siblings.marked
+        self._calls = Calls(runtime, settings, self._definitions, tasks=tasks, mark=mark)
         self._server = ToolServer(
             runtime, settings, calls=self._calls, definitions=self._definitions, tasks=tasks
         )
@@ -62,6 +73,11 @@ class Mcp:
         )
         self._fast = Fast(self._calls, self._definitions, self._server.server_info_stamp)
         self._stack = AsyncExitStack()
+
+    def _tasks(self, jobs: Jobs, patience: float) -> Tasks:
+        config, store = self._runtime.config, self._runtime.store
+        questions = Questions(store, house=house(config), patience=patience)
+        return Tasks(jobs, self._definitions, questions, ttl=config.settings.jobs.ttl)
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._manager.run())
@@ -87,7 +103,7 @@ class Mcp:
             return
         if scope["method"] == "POST":
             await self._posted(scope, receive, send, caller)
-        else:
+        elif not await self._elsewhere(scope, None, b"", send):
             await self._by_sdk(scope, receive, send, caller)
 
     async def _posted(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
@@ -105,6 +121,8 @@ class Mcp:
             mismatch = _error(_HEADER_MISMATCH, "The header Mcp-Name is not the task's id.", data)
             await _sent(send, 400, [_JSON], mismatch)
             return
+        if await self._elsewhere(scope, data, body, send):
+            return
         name = named(scope["headers"])
         if name is not None:
             answered = await self._fast.answer(data, name, caller)
@@ -113,10 +131,24 @@ class Mcp:
                 return
         await self._by_sdk(scope, _again(body, receive), send, caller)
 
+    async def _elsewhere(self, scope: Scope, data: Any, body: bytes, send: Send) -> bool:
+        """Whether it is of something that lives in another process, which has answered then."""
+        if (siblings := self._siblings) is None:
+            return False
+        headers = dict(scope["headers"])
+        marked = headers.get(_SESSION, b"").decode("latin-1") or leads_to(data)
+        process = siblings.split(marked)[1]
+        if process is None or HANDED in headers:
+            return False
+        return await siblings.hand_over(process, scope, body, send)
+
     async def _by_sdk(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
         presence = Presence()
         # what stands around a value is no part of it, and not every server takes it away
         headers = [(key, value.strip(b" \t")) for key, value in scope["headers"]]
+        if (siblings := self._siblings) is not None:
+            headers = [one if one[0] != _SESSION else _own(siblings, one) for one in headers]
+            send = _marking(siblings, send)
         scope = {**scope, "headers": headers, PRESENCE: presence, "user": _user(caller)}
         _who.set(caller)
         try:
@@ -139,14 +171,37 @@ def mounted(
     *,
     body: int = 4 * 1024 * 1024,
     jobs: Jobs | None = None,
+    siblings: Siblings | None = None,
 ) -> Mcp:
-    """What answers at ``/mcp``. With ``jobs``, open, long calls can be tasks."""
-    return Mcp(runtime, settings or McpSettings(), body=body, jobs=jobs)
+    """What answers at ``/mcp``. With ``jobs``, open, long calls can be tasks; ``siblings`` are the
+    other processes that serve the same.
+    """
+    return Mcp(runtime, settings or McpSettings(), body=body, jobs=jobs, siblings=siblings)
 
 
 def _user(caller: Caller) -> AuthenticatedUser:
     """The SDK gives a session to who comes with the same name, and to nobody else."""
     return AuthenticatedUser(AccessToken(token="-", client_id=principal(caller), scopes=[]))  # noqa: S106 - none is kept
+
+
+def _own(siblings: Siblings, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """A session by the name that its own process has for it."""
+    return header[0], siblings.split(header[1].decode("latin-1"))[0].encode("latin-1")
+
+
+def _marking(siblings: Siblings, send: Send) -> Send:
+    """Clients know a session by a name that says where it lives."""
+
+    async def marking(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [
+                (key, siblings.marked(value.decode()).encode() if key == _SESSION else value)
+                for key, value in message.get("headers", ())
+            ]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return marking
 
 
 def _unread(message: str) -> bytes:

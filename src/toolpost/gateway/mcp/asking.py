@@ -24,15 +24,17 @@ from toolpost.schema import Schema
 
 ASKING: Final = "toolpost.asking"
 """In the metadata of a call: by which name it is known who can be asked."""
-_UNASKED: Final = Answer("cancel")
+UNASKED: Final = Answer("cancel")
 
 
 class Asked:
     """Who can be asked, by a name that goes with the call wherever it runs."""
 
-    def __init__(self, put: Callable[[Question], Awaitable[Answer]]) -> None:
+    def __init__(
+        self, put: Callable[[Call, Question], Awaitable[Answer]], *, name: str | None = None
+    ) -> None:
         self.put = put
-        self.name = uuid4().hex
+        self.name = name or uuid4().hex
         _asked[self.name] = self
 
 
@@ -42,8 +44,9 @@ _asked: WeakValueDictionary[str, Asked] = WeakValueDictionary()
 
 async def ask(call: Call, question: Question) -> Answer:
     """Put a question to who called; where nobody can be asked, nobody has answered."""
-    asked = _asked.get(str(call.metadata.get(ASKING, "")))
-    return _UNASKED if asked is None else await asked.put(question)
+    name = str(call.metadata.get(ASKING, "")).partition(" ")[0]
+    asked = _asked.get(name)
+    return UNASKED if asked is None else await asked.put(call, question)
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -113,9 +116,9 @@ class Conversation:
         with suppress(asyncio.CancelledError):
             await asyncio.shield(asyncio.gather(self._task, return_exceptions=True))
 
-    async def _put(self, question: Question) -> Answer:
+    async def _put(self, call: Call, question: Question) -> Answer:
         if not self._client.can_show(question):
-            return _UNASKED
+            return UNASKED
         key = question.name or "question"
         if (found := answer_from(self._given.get(key), question)) is not None:
             self._given = {k: v for k, v in self._given.items() if k != key}

@@ -21,15 +21,16 @@ from toolpost.call import Caller, Progress
 from toolpost.codes import STATUS
 from toolpost.contracts import Answer, Question
 from toolpost.errors import CallError, MissingPart
+from toolpost.failure import failure
 from toolpost.gateway.mcp.answers import answer_of, text_of
 from toolpost.gateway.mcp.asking import ASKING, Asked, Client, Conversation, answer_from, request_of
 from toolpost.gateway.mcp.definitions import Definition, Definitions
 from toolpost.gateway.mcp.sealed import Broken, State, States, bound_to
 from toolpost.gateway.mcp.settings import McpSettings
-from toolpost.gateway.mcp.tasks import Tasks, can_wait
-from toolpost.result import Result, failure
+from toolpost.gateway.mcp.tasks import EXTENSION, TASKS, Tasks, can_wait
+from toolpost.result import Result
 from toolpost.runtime import Runtime
-from toolpost.spec import shortened
+from toolpost.wording import shortened
 
 _log = logging.getLogger("toolpost.mcp")
 KEY: Final = "toolpost/key"
@@ -74,7 +75,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calls:
-    """Answers calls, and keeps those that wait."""
+    """Answers calls, and keeps those that wait: ``mark`` names them so that others find them."""
 
     def __init__(
         self,
@@ -83,11 +84,12 @@ class Calls:
         definitions: Definitions,
         *,
         tasks: Tasks | None = None,
+        mark: Callable[[str], str] = str,
     ) -> None:
         self._runtime, self._settings, self._definitions = runtime, settings, definitions
         config = runtime.config
         self._states = States(config.base / config.settings.state)
-        self._tasks = tasks
+        self._tasks, self._mark = tasks, mark
         self._waiting: dict[str, tuple[Conversation, asyncio.TimerHandle]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -135,7 +137,11 @@ class Calls:
         key = wanted.meta.get(KEY)
         try:
             return await self._tasks.begin(
-                wanted.name, wanted.arguments, caller=wanted.caller, key=key
+                wanted.name,
+                wanted.arguments,
+                caller=wanted.caller,
+                client=wanted.client,
+                key=key,
             )
         except CallError as refused:
             error = failure(refused, tool=wanted.name, call_id="", effects=definition.spec.effects)
@@ -147,8 +153,8 @@ class Calls:
         self, wanted: Wanted, *, asked: Asked | None = None, grant: str | None = None
     ) -> Result:
         meta, metadata = wanted.meta, None
-        if asked is None and wanted.put is not None:
-            asked = Asked(wanted.put)
+        if asked is None and (put := wanted.put) is not None:
+            asked = Asked(lambda _, question: put(question))
         if asked is not None:
             metadata = {ASKING: asked.name}
         if "traceparent" in meta:
@@ -212,7 +218,7 @@ class Calls:
         if len(self._waiting) >= self._settings.questions:
             await conversation.end()
             raise Refusal(STATUS["QUEUE_FULL"].rpc, "Too many calls wait for answers. Try again.")
-        number, patience = token_hex(16), self._settings.patience
+        number, patience = self._mark(token_hex(16)), self._settings.patience
         timer = asyncio.get_running_loop().call_later(patience, self._given_up, number)
         self._waiting[number] = conversation, timer
         state = State(
@@ -318,11 +324,15 @@ class Calls:
 
 
 def _demand(needs: tuple[str, ...], client: Client) -> None:
-    missing: dict[str, Any] = {one: {} for one in needs if one not in client.can}
+    missing: dict[str, Any] = {one: {} for one in needs if one != TASKS and one not in client.can}
+    names = list(missing)
+    if TASKS in needs and not can_wait(client):
+        missing["extensions"] = {EXTENSION: {}}
+        names.append(TASKS)
     if missing:
         raise Refusal(
             _CANNOT,
-            f"This tool needs a client that can: {', '.join(missing)}.",
+            f"This tool needs a client that can: {', '.join(names)}.",
             {"requiredCapabilities": missing},
         )
 

@@ -40,7 +40,7 @@ from toolpost.gateway.mcp.definitions import Definitions
 from toolpost.gateway.mcp.settings import McpSettings
 from toolpost.gateway.mcp.tasks import EXTENSION, Tasks, can_wait
 from toolpost.runtime import Runtime
-from toolpost.spec import shortened
+from toolpost.wording import shortened
 
 _log = logging.getLogger("toolpost.mcp")
 CALLER: Final = "toolpost.caller"
@@ -209,7 +209,8 @@ class ToolServer(Server[Any]):
                 case "cancel":
                     await self._tasks.cancel(task, caller=caller)
                 case _:
-                    await self._tasks.update(task, caller=caller)
+                    answers = (ctx.params or {}).get("inputResponses") or {}
+                    await self._tasks.update(task, answers, caller=caller)
         except CallError as fault:
             raise MCPError(types.INVALID_PARAMS, fault.message) from None
         return {"resultType": "complete"}

@@ -27,7 +27,7 @@ from toolpost.gateway.rest.asked import MOST, queried, reply, sent, text_in, who
 from toolpost.gateway.rest.calls import Calls
 from toolpost.gateway.rest.resources import APPROVAL
 from toolpost.gateway.rest.wanted import Wanted
-from toolpost.spec import explained, short
+from toolpost.wording import explained, short
 
 _PAGE: Final = 100
 _HANDLE: Final = re.compile(APPROVAL)
@@ -115,8 +115,22 @@ class _Desk:
     async def found(self, handle: str, caller: Caller) -> Request:
         request = await self.approvals.find(handle)
         if not self._may_see(request, caller):
+            await self._trespassed(request, caller)
             raise ToolNotFound(f"There is no approval {short(handle)!r}.", remedy="stop")
         return request
+
+    async def found_own(self, handle: str, caller: Caller) -> Request:
+        """The request, for who asked: whoever may see it may not make the call for that."""
+        request = await self.found(handle, caller)
+        if principal(request.caller) != principal(caller):
+            await self._trespassed(request, caller)
+            raise ToolNotFound(f"{request.handle} was not given to you.", remedy="stop")
+        return request
+
+    async def _trespassed(self, request: Request, caller: Caller) -> None:
+        await self._behind.note_trespass(
+            caller, request.caller, what=request.handle, tool=request.tool
+        )
 
     async def _decided(
         self, http: HttpRequest, decision: Decision, *, seen: str | None
@@ -151,9 +165,7 @@ class _Resume:
         if await body_of(dict(scope["headers"]), receive, self._behind.settings.body) not in _EMPTY:
             raise Refused(400, "There is nothing to say: the call is the one that was asked for.")
         caller = caller_of(scope)
-        request = await self._desk.found(scope["path_params"]["handle"], caller)
-        if principal(request.caller) != principal(caller):
-            raise ToolNotFound(f"{request.handle} was not given to you.", remedy="stop")
+        request = await self._desk.found_own(scope["path_params"]["handle"], caller)
         wanted = Wanted(request.exact(), request.session, None, None, request.handle)
         call_id = new_call_id()
         result = await self._calls.resumed(request.tool, wanted, caller, call_id)

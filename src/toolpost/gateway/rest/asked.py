@@ -19,7 +19,7 @@ from toolpost.errors import InvalidArguments
 from toolpost.gateway.behind import Behind
 from toolpost.gateway.bodies import body_of, json_of
 from toolpost.gateway.problems import Refused
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 LONGEST: Final = 255
 

@@ -25,7 +25,7 @@ from toolpost.ledger.opening import FOLDER, KEY, lines_of
 from toolpost.ledger.reading import AuditedCall, Wanted, calls
 from toolpost.ledger.verify import Proof, verify
 from toolpost.seal import verifiers
-from toolpost.spec import short
+from toolpost.wording import short
 
 _PAGE: Final = 100
 _TEXTS: Final = ("tool", "caller", "session", "code", "text")

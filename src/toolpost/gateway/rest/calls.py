@@ -15,6 +15,7 @@ import msgspec
 
 from toolpost.call import Caller, Progress, new_call_id
 from toolpost.errors import Cancelled
+from toolpost.failure import failure
 from toolpost.gateway.answers import send_bytes, send_result
 from toolpost.gateway.behind import Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
@@ -28,7 +29,7 @@ from toolpost.gateway.rest.wanted import (
     wants_events,
 )
 from toolpost.jobs import Jobs
-from toolpost.result import Metadata, Result, failure
+from toolpost.result import Metadata, Result
 
 WORK: Final = "toolpost.work"
 """Where the scope has the task of a request, under a server that cancels it if the client goes."""

@@ -28,7 +28,7 @@ from toolpost.gateway.rest import (
     tools,
 )
 from toolpost.gateway.rest.calls import Calls
-from toolpost.spec import short
+from toolpost.wording import short
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 

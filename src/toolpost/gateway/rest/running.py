@@ -13,7 +13,7 @@ from starlette.routing import Route
 from toolpost.errors import ToolNotFound
 from toolpost.gateway.behind import Behind, caller_of
 from toolpost.gateway.rest.asked import queried, reply
-from toolpost.spec import short
+from toolpost.wording import short
 
 
 def routes(behind: Behind) -> list[Route]:
@@ -26,8 +26,11 @@ def routes(behind: Behind) -> list[Route]:
 
     async def stop(request: Request) -> Response:
         call_id: str = request.path_params["call_id"]
+        caller = caller_of(request.scope)
         queried(request)
-        if not behind.inflight.stop(call_id, caller_of(request.scope)):
+        if (other := behind.inflight.another_s(call_id, caller)) is not None:
+            await behind.note_trespass(caller, other.caller, what=call_id, tool=other.tool)
+        if not behind.inflight.stop(call_id, caller):
             raise ToolNotFound(f"No call {short(call_id)!r} of yours is running.", remedy="stop")
         return Response(status_code=204)
 

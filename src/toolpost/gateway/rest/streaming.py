@@ -17,16 +17,18 @@ import msgspec
 
 from toolpost.call import Progress
 from toolpost.errors import Unavailable
+from toolpost.failure import failure
 from toolpost.gateway.answers import CALL_ID, result_bytes, send_result
 from toolpost.gateway.bodies import Send
-from toolpost.result import Metadata, Result, failure
+from toolpost.result import Metadata, Result
 
 _PATIENCE: Final = 1.0
 """Seconds without a word until the stream begins."""
 HEARTBEAT: Final = 15.0
 """Seconds without a word until one is sent that means nothing: proxies cut silent lines."""
 SILENCE: Final = b": still here\n\n"
-_MOST_PIECES: Final = 1000
+_MOST_WAITING: Final = 1024 * 1024
+"""Bytes that wait for a client which does not read."""
 _encode: Final = msgspec.json.Encoder().encode
 Run = Callable[[Callable[[Progress], None] | None], asyncio.Task[Result]]
 
@@ -37,14 +39,16 @@ class _Feed:
     def __init__(self) -> None:
         self.news = asyncio.Event()
         self._progress: Progress | None = None
-        self._pieces: list[Any] = []
+        self._pieces: list[bytes] = []
+        self._waiting = 0
         self._left_out = 0
 
     def hear(self, report: Progress) -> None:
         if report.partial is None:
             self._progress = report
-        elif len(self._pieces) < _MOST_PIECES:
-            self._pieces.append(report.partial)
+        elif self._waiting < _MOST_WAITING:
+            self._pieces.append(event("partial", {"output": report.partial}))
+            self._waiting += len(self._pieces[-1])
         else:
             self._left_out += 1
         self.news.set()
@@ -52,8 +56,7 @@ class _Feed:
     def taken(self) -> bytes:
         """Everything so far, as events."""
         self.news.clear()
-        events = [event("partial", {"output": piece}) for piece in self._pieces]
-        self._pieces = []
+        events, self._pieces, self._waiting = self._pieces, [], 0
         if self._left_out:
             events.append(event("partial", {"left_out": self._left_out}))
             self._left_out = 0

@@ -17,7 +17,8 @@ from toolpost.gateway.behind import Behind, caller_of
 from toolpost.gateway.bodies import Receive, Scope, Send
 from toolpost.gateway.rest.asked import MOST, queried, reply, whole
 from toolpost.gateway.rest.calls import Calls
-from toolpost.spec import ToolSpec, nearest, short
+from toolpost.spec import ToolSpec
+from toolpost.wording import nearest, short
 
 _PAGE: Final = 100
 _FILTERS: Final = ("kind", "category", "tag", "tier")

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from toolpost.errors import InvalidArguments
 from toolpost.gateway.problems import Refused
 from toolpost.plain import json_name
-from toolpost.spec import nearest, short
+from toolpost.wording import nearest, short
 
 _LONGEST: Final = 255
 SHORTEST_TIME: Final = 0.1

@@ -15,7 +15,7 @@ from toolpost.sources.openapi.arguments import Arguments, entry
 from toolpost.sources.openapi.description import Description, Object, Operation, Place, Unfit
 from toolpost.sources.openapi.schemas import Schemas
 from toolpost.sources.openapi.translating import Schema
-from toolpost.spec import short
+from toolpost.wording import short
 
 _KINDS: Final = (
     ("json", re.compile(r"application/json|text/json")),

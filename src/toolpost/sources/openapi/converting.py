@@ -32,7 +32,8 @@ from toolpost.sources.openapi.schemas import Schemas
 from toolpost.sources.openapi.security import auth_of, keys_in
 from toolpost.sources.openapi.servers import Server, Servers
 from toolpost.sources.openapi.translating import Notes, text_of
-from toolpost.spec import Effects, ToolSpec, short, shortened
+from toolpost.spec import Effects, ToolSpec
+from toolpost.wording import short, shortened
 
 MOST_OPERATIONS: Final = 20_000
 _MOST_WORDS: Final = 1500

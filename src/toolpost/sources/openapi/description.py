@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from toolpost.document import Document
 from toolpost.errors import SourceError
 from toolpost.plain import pointer
-from toolpost.spec import short
+from toolpost.wording import short
 
 METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
 _OTHER_METHODS: Final = ("trace", "query")

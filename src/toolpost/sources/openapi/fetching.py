@@ -21,7 +21,7 @@ from toolpost.net.client import Client, Request
 from toolpost.net.destination import Granted, Refused, is_public, literal_from
 from toolpost.net.url import Url, url_from
 from toolpost.net.words import plainly
-from toolpost.spec import short
+from toolpost.wording import short
 
 PATIENCE: Final = 60.0
 """Seconds that a document may take to come."""

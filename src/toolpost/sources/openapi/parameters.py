@@ -22,7 +22,7 @@ from toolpost.sources.openapi.description import (
 )
 from toolpost.sources.openapi.schemas import Schemas
 from toolpost.sources.openapi.translating import Schema
-from toolpost.spec import short
+from toolpost.wording import short
 
 _WHERE: Final = ("path", "query", "header", "cookie")
 _STYLES: Final[Mapping[str, Collection[str]]] = {

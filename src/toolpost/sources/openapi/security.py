@@ -21,7 +21,7 @@ from toolpost.sources.openapi.description import (
     mapping_in,
 )
 from toolpost.sources.openapi.parameters import Key
-from toolpost.spec import short
+from toolpost.wording import short
 
 _SEPARATED: Final = {".": "_", ":": "_", "-": "___", "_": "____"}
 """Two hosts never share a name, and none holds the two lines that stand before the scheme."""

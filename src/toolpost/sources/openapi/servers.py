@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from toolpost.net.destination import Refused
 from toolpost.net.url import Url, url_from
 from toolpost.sources.openapi.description import Description, Object, Operation, Place, Unfit
-from toolpost.spec import short
+from toolpost.wording import short
 
 _VARIABLE: Final = re.compile(r"\{([^{}]*)\}")
 

@@ -27,7 +27,7 @@ from toolpost.digest import digest
 from toolpost.errors import InvalidSchema
 from toolpost.schema import verify
 from toolpost.sources.openapi.description import Description, Object, Place, Unfit, said
-from toolpost.spec import shortened
+from toolpost.wording import shortened
 
 Schema = dict[str, Any]
 
