@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
@@ -50,6 +49,7 @@ from toolpost.cli.terminal import (
     safe,
     table,
 )
+from toolpost.cli.times import moment, span
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.errors import CallError
@@ -229,7 +229,7 @@ def standing(asked: Asked, *, as_json: bool) -> None:
     for one in found:
         where = json_text(one["where"], indent=None) if one["where"] else "this session"
         left = "any" if one["left"] is None else str(one["left"])
-        row(listing, one["handle"], one["tool"], one["caller"], where, left, _at(one["expires"]))
+        row(listing, one["handle"], one["tool"], one["caller"], where, left, moment(one["expires"]))
     console(asked).print(listing)
 
 
@@ -432,7 +432,7 @@ def _print(asked: Asked, requests: list[dict[str, Any]], *, every: bool) -> None
     listing = table("handle", "tool", "caller", last, "reason", wide=["reason"])
     for one in requests:
         caller = one["caller"].get("user") or one["caller"]["id"]
-        ends = one["status"] if every else _left(one["expires"] - time.time())
+        ends = one["status"] if every else span(one["expires"] - time.time())
         row(listing, one["handle"], one["tool"], caller, ends, one_line(one["reason"]))
     screen = console(asked)
     screen.print(listing)
@@ -452,8 +452,8 @@ def _pairs(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("because", data["reason"]),
         ("status", data["status"]),
         ("needs", f"{data.get('need', 1)}"),
-        ("asked", _at(data["asked"])),
-        ("expires", _at(data["expires"])),
+        ("asked", moment(data["asked"])),
+        ("expires", moment(data["expires"])),
     ]
     return [*pairs, *(("said", vote) for vote in votes)]
 
@@ -475,15 +475,3 @@ def _plain(one: Standing) -> dict[str, Any]:
         "expires": one.expires,
         "by": one.by,
     }
-
-
-def _left(seconds: float) -> str:
-    """Rounded down: who reads it is not to be too late."""
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{max(0.0, seconds) // 1:.0f} s"
-
-
-def _at(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%d %b %H:%M:%S")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any, Final, TypeVar, get_args
 
 import click
@@ -38,6 +37,7 @@ from toolpost.cli.terminal import (
     say,
     table,
 )
+from toolpost.cli.times import moment, span
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.errors import CallError
@@ -52,7 +52,8 @@ _SHOWN: Final = 30
 def command() -> None:
     """See, watch and stop detached calls.
 
-    They were made with call --detach, or through a gateway. An id may be shortened as long as it is clear. Secrets in arguments are not shown.
+    They were made with call --detach, or through a gateway. An id may be shortened as long as it
+    is clear. Secrets in arguments are not shown.
     """
 
 
@@ -83,7 +84,7 @@ def list_(asked: Asked, *, state: State | None, every: bool, as_json: bool) -> N
     listing = table("id", "tool", "state", "for", "arguments", wide=["arguments"])
     for job in shown:
         since = job.ended or job.started or job.created
-        row(listing, job.id, job.tool, _state(job), _age(time.time() - since), job.arguments)
+        row(listing, job.id, job.tool, _state(job), span(time.time() - since), job.arguments)
     screen = console(asked)
     screen.print(listing)
     if more := len(jobs) - len(shown):
@@ -232,14 +233,14 @@ def _pairs(job: Job) -> list[tuple[str, str]]:
         ("caller", job.caller.user or job.caller.id),
         ("session", job.session or "-"),
         ("state", _state(job)),
-        ("created", _at(job.created)),
+        ("created", moment(job.created)),
     ]
     if job.started is not None:
-        pairs.append(("started", f"{_at(job.started)}, as call {job.call_id}"))
+        pairs.append(("started", f"{moment(job.started)}, as call {job.call_id}"))
     if job.approval is not None:
         pairs.append(("approval", job.approval))
     if job.ended is not None and job.expires is not None:
-        pairs += [("ended", _at(job.ended)), ("kept until", _at(job.expires))]
+        pairs += [("ended", moment(job.ended)), ("kept until", moment(job.expires))]
     if (result := job.result) is not None:
         if result.error is not None:
             pairs.append(("error", f"{result.error.code}: {result.error.message}"))
@@ -258,14 +259,3 @@ def _state(job: Job) -> str:
         of = "" if progress.total is None else f"/{progress.total:g}"
         return f"{job.state} {progress.done:g}{of}"
     return job.state
-
-
-def _age(seconds: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{max(0.0, seconds) // 1:.0f} s"
-
-
-def _at(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%d %b %H:%M:%S")
