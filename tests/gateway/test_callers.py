@@ -122,6 +122,9 @@ async def test_an_approval_is_for_who_may_give_it_and_used_by_who_asked_once(
     assert (await served.post(f"{path}:approve", {}, agent)).status == 403
     edited = await served.post(f"{path}:approve", {"arguments": {"amount": "x"}}, boss)
     assert edited.status == 422
+    for lasting in (True, {"use": 1}, {"uses": 1, "second": 5}):
+        loose = await served.post(f"{path}:approve", {"lasting": lasting}, boss)
+        assert loose.status == 422 and "session, where, seconds, uses" in loose.data["detail"]
     yes = await served.post(
         f"{path}:approve", {"arguments": {"amount": 50}, "reason": "half"}, boss
     )

@@ -213,6 +213,41 @@ async def test_requests_on_one_connection_are_answered_in_their_order(served: Ru
         writer.close()
 
 
+async def test_who_sends_requests_without_end_and_reads_nothing_is_cut_off(
+    served: Running,
+) -> None:
+    one = f"GET /healthz HTTP/1.1\r\nhost: {served.host}:{served.port}\r\n\r\n".encode()
+    answers = await said(served, one * 5000)
+    assert answers.count(b"HTTP/1.1 200 ") <= 100
+    assert answers == b"" or b"Read the answers before you send more" in answers
+    await fine(served)
+
+
+async def test_what_comes_behind_a_body_is_no_header(served: Running) -> None:
+    body = b'{"arguments": {"a": 1, "b": 2}}'
+    chunks = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n"
+    sent = head(served, "transfer-encoding: chunked", "connection: close") + b"\r\n" + chunks
+    answer = await said(served, sent + f"{JSON}\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 415 "), "a content type that was said too late"
+    sent = head(served, JSON, "transfer-encoding: chunked", "connection: close") + b"\r\n" + chunks
+    answer = await said(served, sent + b"origin: https://evil.example\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_is_beside_a_body_is_bounded_and_many_small_chunks_are_not(
+    served: Running,
+) -> None:
+    start = head(served, JSON, "transfer-encoding: chunked", "connection: close") + b"\r\n"
+    body = b'{"arguments": {"a": 1, "b": 2}' + b" " * 2000 + b"}"
+    small = [b"1\r\n%c\r\n" % byte for byte in body]
+    answer = await said(served, start, b"".join(small[:900]), b"".join(small[900:]), b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    for trailers in (b"x: y\r\n" * 2000, b"x: " + b"y" * 100_000):
+        answer = await said(served, start, b"2\r\n{}\r\n0\r\n", *[trailers] * 5, pause=0.02)
+        assert answer == b"" or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 422 "))
+    await fine(served)
+
+
 async def test_a_header_that_must_be_there_once_is_not_there_twice(served: Running) -> None:
     for doubled in ("authorization: Bearer x", "host: other", JSON, "idempotency-key: a"):
         sent = head(served, JSON, "authorization: Bearer x", "idempotency-key: b", doubled)

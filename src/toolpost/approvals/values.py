@@ -28,7 +28,9 @@ SKEW: Final = 60.0
 has not made an approval last longer: it has ended it."""
 
 
-class Lasting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Lasting(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """A yes for more than one call of the same tool by the same caller.
 
     ``session``: only in the session that asked. ``where``: argument → JSON Schema that it must fit;

@@ -22,6 +22,12 @@ from toolpost.gateway.rest.calls import WORK
 from toolpost.gateway.settings import GatewaySettings
 
 
+_FRAME = 16
+"""Bytes beside each byte of a body that its framing may have: chunks of one byte have six."""
+_AHEAD = 64
+"""Requests that a client may send before it has the answer to the first."""
+
+
 def protocol(settings: GatewaySettings) -> type[asyncio.Protocol]:
     """The class that uvicorn makes one of for each connection."""
 
@@ -41,6 +47,8 @@ class Connection(HttpToolsProtocol):
         self.work: asyncio.Task[None] | None = None
         self._heading, self._head = True, 0
         """Whether a request line with its headers is what comes next, and how much of it came."""
+        self._beside = 0
+        """Bytes since the head that are no body: the framing of chunks, and trailers."""
         self._since = self.loop.time()
         """When the part of a request that is being read began."""
         self._stuck: float | None = None
@@ -56,9 +64,20 @@ class Connection(HttpToolsProtocol):
             if self._head == 0 and self.cycle is not None:
                 self._since = self.loop.time()
             self._head += len(data)
+        else:
+            self._beside += len(data)
         super().data_received(data)
-        if self._heading and self._head > self.limits.header and not self.transport.is_closing():
+        read = self._head if self._heading else self._beside
+        if read > self.limits.header and not self.transport.is_closing():
             self.turn_away(self._too_large())
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._heading:  # what comes behind a body is too late to say who asks, or for what
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._beside -= len(body) * (_FRAME + 1)
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         if self._head > self.limits.header:  # some of it may be a body
@@ -66,12 +85,20 @@ class Connection(HttpToolsProtocol):
             if size > self.limits.header:
                 self._refusal = self._too_large()
                 raise ValueError  # the parser stops, and the protocol says why
-        self._heading, self._since = False, self.loop.time()
+        if len(self.pipeline) >= _AHEAD:
+            self._refusal = QueueFull("Read the answers before you send more requests.")
+            raise ValueError  # as above
+        self._heading, self._since, self._beside = False, self.loop.time(), 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._heading, self._head = True, 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline and not self.transport.is_closing():
+            self.flow.pause_reading()  # what has come is answered before more is read
 
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():

@@ -34,7 +34,7 @@ _AHEAD: Final = 1.0
 _MOST: Final = 10_000
 """Credentials, and peers that failed, that are remembered."""
 _FAILURES: Final = Pace("60/min", 60, 60.0)
-"""Credentials that are refused, of one peer; beyond, none is looked at for a while."""
+"""Credentials that are refused, of one peer; beyond, each is told to wait."""
 _WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
@@ -119,13 +119,12 @@ class Identity:
         """
         if authorization is None:
             return self._unasked(agent)
-        self._demand_patience(peer or "")
         now, revoked = self._monotonic(), self._revoked
         try:
             caller, ends = await self._verified(authorization)
         except Rejected as why:
             self._known.pop(authorization, None)
-            self._note_failure(peer or "", why)
+            self._note_failure(peer or "", why)  # who has a good one is not kept out by others
             raise self._unidentified(
                 "This credential is not accepted. Send Authorization: Bearer with a key or a token "
                 "that is valid now.",
@@ -196,21 +195,19 @@ class Identity:
             del self._known[next(iter(self._known))]  # the oldest
         self._known[authorization] = known
 
-    def _demand_patience(self, peer: str) -> None:
-        window = self._failures.get(peer)
-        if window is not None and (wait := window.wait(self._monotonic())):
-            raise RateLimited(
-                "Too many credentials from there were refused. Try again later.", retry_after=wait
-            )
-
     def _note_failure(self, peer: str, why: Rejected) -> None:
-        _log.warning("a credential of %s is refused: %s", peer or "somebody", why)
-        window = self._failures.get(peer)
+        """Whoever has failed too often is told to wait, and fills the log no more."""
+        now, window = self._monotonic(), self._failures.get(peer)
         if window is None:
             if len(self._failures) >= _MOST:
                 del self._failures[next(iter(self._failures))]
             window = self._failures[peer] = Window(_FAILURES)
-        window.take(self._monotonic())
+        if wait := window.wait(now):
+            raise RateLimited(
+                "Too many credentials from there were refused. Try again later.", retry_after=wait
+            )
+        window.take(now)
+        _log.warning("a credential of %s is refused: %s", peer or "somebody", why)
 
     def _unidentified(self, message: str, *, error: str | None = None) -> Unidentified:
         said = ['realm="toolpost"']

@@ -183,4 +183,5 @@ def _lasting(given: dict[str, Any]) -> Lasting | None:
     except msgspec.ValidationError as fault:
         what, at = explained(fault, Lasting)
         path = "/".join(("lasting", *map(str, at)))
-        raise InvalidArguments(f"/{path}: {what}.") from None
+        fields = ", ".join(Lasting.__struct_fields__)
+        raise InvalidArguments(f"/{path}: {what}; a lasting yes may say {fields}.") from None

@@ -203,6 +203,12 @@ def _said(**properties: Mapping[str, Any]) -> dict[str, Any]:
 _REASON: Final = {"type": "string", "maxLength": 2000}
 _SEEN: Final = {"type": "string", "description": "The `seen` of what was looked at."}
 _OBJECT: Final = {"type": "object"}
+_LASTING: Final = _said(
+    session={"type": "boolean", "description": "Only in the session that asked."},
+    where={"type": "object", "description": "Argument → a JSON Schema that it must fit."},
+    seconds={"type": "number", "exclusiveMinimum": 0},
+    uses={"type": ["integer", "null"], "minimum": 1},
+)
 _TOOL_FILTERS: Final = (
     _query("kind", _QUERY_TEXT, "Only of this kind."),
     _query("category", _QUERY_TEXT, "Only of this category."),
@@ -278,7 +284,7 @@ PATHS: Final[Mapping[str, Any]] = {
             "Say yes; with `arguments`, to these instead.",
             _json(_ref("Approval"), "As it stands now."),
             _HANDLE,
-            body=_said(reason=_REASON, arguments=_OBJECT, lasting=_OBJECT, seen=_SEEN),
+            body=_said(reason=_REASON, arguments=_OBJECT, lasting=_LASTING, seen=_SEEN),
         )
     },
     "/v1/approvals/{handle}:deny": {
