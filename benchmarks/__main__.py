@@ -44,6 +44,7 @@ DISTRIBUTIONS = (
     "jsonschema-rs",
     "openai-agents",
     "mcp",
+    "uvicorn",
     "pydantic-ai-slim",
     "toolregistry",
     "fastmcp",
@@ -82,7 +83,7 @@ def main(arguments: list[str]) -> int:
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under a minute, rougher figures")
+    parser.add_argument("--quick", action="store_true", help="about a minute, rougher figures")
     parser.add_argument(
         "--only", action="append", choices=SECTIONS, help="this section; repeatable"
     )

@@ -5,6 +5,7 @@ What a yes is worth on the road is in ``extensions/test_approval.py``.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import subprocess
@@ -22,7 +23,14 @@ from toolpost.approvals import Approvals, Decision, Lasting, Request
 from toolpost.approvals.terminal import described, widened
 from toolpost.approvals.webhook import Answer, outgoing, receive, sign, verify
 from toolpost.call import new_call_id
-from toolpost.errors import Conflict, Denied, InvalidArguments, ToolNotFound, Unauthorized
+from toolpost.errors import (
+    Conflict,
+    Denied,
+    InvalidArguments,
+    QueueFull,
+    ToolNotFound,
+    Unauthorized,
+)
 from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
@@ -50,6 +58,58 @@ def desk(clock: Clock) -> Approvals:
 
 async def asked(desk: Approvals, arguments: dict[str, Any] | None = None) -> Request:
     return await desk.ask(call_of(arguments or {"to": "bob"}), spec=SPEC.digest, reason="So.")
+
+
+# how much is kept
+
+
+async def test_so_many_requests_of_one_caller_wait_and_no_more(clock: Clock) -> None:
+    store = MemoryStore(clock=clock)
+    desk = Approvals(store, clock=clock, approvers=("lead",), most=3)
+    waiting = [await asked(desk, {"to": str(n)}) for n in range(3)]
+    assert await asked(desk, {"to": "0"}) == waiting[0], "what waits already may be asked again"
+    with pytest.raises(QueueFull, match="3 of your calls wait") as refused:
+        await asked(desk, {"to": "more"})
+    assert refused.value.retry_after is not None
+    assert len(await desk.all()) == 3
+    other = call_of({"to": "more"}, Caller("key-2", agent="other"))
+    assert await desk.ask(other, spec=SPEC.digest, reason="So."), "others have room of their own"
+
+    no, lead = Decision(approve=False), Caller("zoe", roles=frozenset({"lead"}))
+    await desk.decide(waiting[0].handle, no, by=BOT, channel="api")
+    with pytest.raises(QueueFull):
+        await asked(desk, {"to": "more"})  # else whoever takes back could fill the store
+    await desk.decide(waiting[1].handle, no, by=lead, channel="api")
+    assert (await asked(desk, {"to": "more"})).status == "waiting"
+    clock.now += 3601
+    assert (await asked(desk, {"to": "later"})).status == "waiting"
+    assert len(await store.scan("approvals.open")) == 1
+
+
+async def test_of_many_that_ask_at_once_none_is_overlooked(clock: Clock) -> None:
+    desk = Approvals(MemoryStore(clock=clock), clock=clock, most=5)
+    asking = (asked(desk, {"to": str(n)}) for n in range(40))
+    await asyncio.gather(*asking, return_exceptions=True)
+    assert len(await desk.waiting()) <= 5
+
+
+async def test_arguments_that_no_person_could_read_are_not_kept(clock: Clock) -> None:
+    store = MemoryStore(clock=clock)
+    desk = Approvals(store, clock=clock, largest=1000)
+    with pytest.raises(InvalidArguments, match="at most 1,000: send less"):
+        await asked(desk, {"to": "b" * 1000})
+    assert await store.scan("approvals") == []
+    assert await asked(desk, {"to": "b" * 900})
+
+
+async def test_whoever_has_to_wait_is_told_how_a_person_says_yes(desk: Approvals) -> None:
+    request = await asked(desk)
+    said = desk.required(request).message
+    assert f"toolpost approvals approve {request.handle}" in said
+    assert f"POST /v1/approvals/{request.handle}:approve" in said
+    with pytest.raises(Denied, match="toolpost approvals approve") as refused:
+        await desk.decide(request.handle, Decision(approve=True), by=Caller("key-1"), channel="api")
+    assert "console" not in refused.value.message
 
 
 # what people are shown
@@ -244,9 +304,8 @@ async def test_a_person_is_told_how_far_a_yes_goes(desk: Approvals) -> None:
     assert rest.strip() == "with any arguments"
 
 
-async def test_more_requests_than_a_page_are_listed_the_oldest_first(
-    desk: Approvals, clock: Clock
-) -> None:
+async def test_more_requests_than_a_page_are_listed_the_oldest_first(clock: Clock) -> None:
+    desk = Approvals(MemoryStore(clock=clock), clock=clock, most=450)
     for number in range(450):
         clock.advance(1)
         await asked(desk, {"n": number})

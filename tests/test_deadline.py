@@ -565,3 +565,33 @@ def test_a_loop_is_not_kept_alive_by_the_limits_that_ran_in_it() -> None:
     del runner
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("waits_for", ["a future", "a task"])
+def test_a_run_that_was_cancelled_is_not_kept_by_what_it_leaves_behind(
+    run: Any, waits_for: str
+) -> None:
+    """The task keeps its cancellation, that the frames it went through, and they the task."""
+
+    class Large:
+        pass
+
+    async def tool(large: Large) -> None:
+        await (forever() if waits_for == "a future" else asyncio.ensure_future(forever()))
+
+    async def work(seen: list[weakref.ref[Large]]) -> None:
+        large = Large()
+        seen.append(weakref.ref(large))
+        await limited(tool(large), FENCE, set())
+
+    async def main() -> weakref.ref[Large]:
+        seen: list[weakref.ref[Large]] = []
+        task = asyncio.create_task(work(seen))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])  # and nobody asks it how it ended
+        return seen[0]
+
+    gone = run(main())
+    gc.collect()
+    assert gone() is None

@@ -26,6 +26,7 @@ SPEC = ToolSpec(
         ("*", True),
         ("k?.search", True),
         ("[jk]b.search", True),
+        ("[!j]b.[a-z]earch", True),
         ("kb", False),
         ("KB.search", False),
         ("tag:safe", True),
@@ -52,6 +53,9 @@ def test_a_pattern_means_tools_by_name_tag_category_or_kind(pattern: str, meant:
         ("", "is no pattern"),
         ("a b", "no tool can have such a name"),
         ("kb/*", "no tool can have such a name"),
+        ("[bad", "no tool can have such a name"),
+        ("kb.]", "no tool can have such a name"),
+        ("!kb", "no tool can have such a name"),
     ],
 )
 def test_what_can_mean_no_tool_is_refused(pattern: str, said: str) -> None:

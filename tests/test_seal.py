@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost import ConfigError, MissingPart
-from toolpost.seal import can_sign_publicly, new_seal, open_seal, verifiers
+from toolpost.seal import can_sign_publicly, from_text, new_seal, open_seal, to_text, verifiers
 
 WITHOUT = "import sys; sys.modules['cryptography'] = None\n"
 
@@ -159,3 +159,52 @@ def test_of_many_who_start_at_once_one_makes_the_key(tmp_path: Path) -> None:
         one.stdin.write("go\n")
         one.stdin.flush()
     assert len({one.communicate(timeout=60)[0] for one in racing}) == 1
+
+
+def spelt_otherwise(text: str) -> list[str]:
+    """What a lenient reader of base64 takes for the same as this."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    bare = text.rstrip("=")
+    unused = {2: 4, 1: 2}.get(len(text) - len(bare), 0)
+    value = letters.index(bare[-1])
+    ends = [bare[:-1] + letters[value ^ more] for more in range(1, 1 << unused)]
+    pads = "=" * (len(text) - len(bare))
+    return [
+        *(f"{one}{pads}" for one in ends),
+        f"{text}\n",
+        f" {text}",
+        f"{text[:5]}\n{text[5:]}",
+        f"{text[:5]}!{text[5:]}",
+        f"{text}=",
+        bare,
+        text.replace("-", "+").replace("_", "/") if set("-_") & set(text) else f"{text}====",
+    ]
+
+
+@given(st.binary(max_size=64))
+def test_attack_a_signature_has_one_spelling(message: bytes) -> None:
+    seal = new_seal()
+    signature = seal.sign(message)
+    assert seal.verifier.check(message, signature)
+    for other in spelt_otherwise(signature):
+        assert not seal.verifier.check(message, other), other
+
+
+@given(st.binary(min_size=1, max_size=64))
+def test_a_text_of_bytes_is_read_in_one_spelling(data: bytes) -> None:
+    text = to_text(data)
+    assert from_text(text) == data
+    for other in spelt_otherwise(text):
+        if other != text:
+            with pytest.raises(ValueError, match=r".*"):
+                from_text(other)
+
+
+def test_a_shared_key_knows_one_spelling_too(tmp_path: Path) -> None:
+    program = (
+        "from toolpost.seal import new_seal\nseal = new_seal()\nsigned = seal.sign(b'm')\n"
+        "others = [signed[:-1], signed + '\\n', ' ' + signed, signed + '\\ud800', signed + 'é']\n"
+        "check = seal.verifier.check\n"
+        "print(check(b'm', signed), any(check(b'm', one) for one in others))"
+    )
+    assert without_cryptography(program, tmp_path) == "True False"

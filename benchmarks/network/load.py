@@ -105,7 +105,7 @@ def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            answer = _obeyed(order, crowds)
+            answer: dict[str, Any] = _obeyed(order, crowds)
         except (OSError, BadAnswer) as fault:
             answer = {"fault": f"{type(fault).__name__}: {fault}"}
         print(json.dumps(answer), flush=True)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 from benchmarks.children import ChildFailed
 from benchmarks.environment import ROOT
@@ -82,6 +82,6 @@ def started(command: Sequence[str], said: Path) -> Iterator[Child]:
         _pipe(process.stdout).close()
 
 
-def _pipe(pipe: TextIO | None) -> TextIO:
+def _pipe(pipe: IO[str] | None) -> IO[str]:
     assert pipe is not None
     return pipe

@@ -30,7 +30,7 @@ STATUS: Final[Mapping[Code, Status]] = MappingProxyType(
         "EXECUTION_ERROR": Status(422, -31001, 1),  # the tool could not do it with this input
         "VALIDATION_ERROR": Status(422, -32602, 3),
         "NOT_FOUND": Status(404, -31004, 4),
-        "UNAUTHORIZED": Status(401, -31005, 5),
+        "UNAUTHORIZED": Status(403, -31005, 5),  # 401 is for who has not said who they are
         "POLICY_DENIED": Status(403, -31006, 6),
         "APPROVAL_REQUIRED": Status(428, -31007, 7),
         "APPROVAL_DENIED": Status(403, -31008, 8),

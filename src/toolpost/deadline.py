@@ -118,9 +118,11 @@ class _Alarm(msgspec.Struct, eq=False, gc=False):
             self._armed.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+        task = self._task
+        del self._task  # a traceback may hold us, and the task hold that: nobody would see the ring
         for _ in range(self.rung):
-            self._task.uncancel()
-        if self._task.cancelling() > self._before:  # somebody outside wants it, whatever came
+            task.uncancel()
+        if task.cancelling() > self._before:  # somebody outside wants it, whatever came
             return asyncio.CancelledError()
         if self.rung:
             waited = isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,)

@@ -21,6 +21,9 @@ from toolpost.wording import nearest, short
 
 _FIELDS = ("tag", "category", "kind", "label")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,200}")
+_CHOICE = re.compile(r"\[!?\]?[^\]]*\]")
+_STRAY = re.compile(r"[\[\]!]")
+"""Outside of a choice these stand for themselves, and no name has them."""
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -51,7 +54,7 @@ def choosing(patterns: tuple[str, ...]) -> Callable[[ToolSpec], bool]:
 def _selecting(pattern: str) -> Callable[[ToolSpec], bool]:
     field, colon, rest = pattern.partition(":")
     if not colon:
-        if not _NAME_PATTERN.fullmatch(pattern):
+        if not _NAME_PATTERN.fullmatch(pattern) or _STRAY.search(_CHOICE.sub("", pattern)):
             raise ConfigError(f"{short(pattern)!r} is no pattern: no tool can have such a name")
         matches = glob((pattern,))
         return lambda spec: matches(spec.name)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -332,8 +333,9 @@ class Runtime:
 
     async def _load(self, loaded: _Loaded, tell: Tell = lambda done, total: None) -> None:
         async with self._one_at_a_time:
-            offered = [loaded.named(as_entry(item)) for item in await loaded.source.load(tell)]
-            await self._register(loaded, offered)
+            with loaded.placed():
+                items = await loaded.source.load(tell)
+            await self._register(loaded, [loaded.named(as_entry(item)) for item in items])
 
     async def _register(self, loaded: _Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
@@ -428,7 +430,8 @@ class _Loaded:
         kind = options.pop("kind", None)
         self.namespace: str | None = options.pop("namespace", None)
         self.label = f"source {index + 1} ({kind})"
-        with _placed(config, "sources", index):
+        self.placed = partial(_placed, config, "sources", index)
+        with self.placed():
             if not isinstance(kind, str):
                 raise ConfigError('a source has no kind; say kind = "files", for example')
             part = load("sources", kind)

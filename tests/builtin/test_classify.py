@@ -18,7 +18,6 @@ from tests.builtin.log_families import FAMILIES, generated
 from toolpost import Executor, FunctionTool, Registry, Runtime
 from toolpost.builtin import classify
 from toolpost.builtin.classify.tool import Folders, _of_bytes, classify_data
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 NOWHERE = Folders(())
@@ -165,21 +164,6 @@ def test_a_clean_text_holds_nothing() -> None:
 
 
 # As a tool -------------------------------------------------------------------------------------
-
-
-async def test_the_examples_run(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "unknown.bin").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
-    tool = made(tmp_path)
-    async with Executor(Registry([tool])) as executor:
-        for example in tool.spec.examples:
-            result = await executor.execute("classify_data", example)
-            assert result.error is None, (example, result.error)
-
-
-async def test_the_tool_stands_every_check(tmp_path: Path) -> None:
-    report = await check_tool(made(tmp_path), failing={"path": "none"}, parallel=4)
-    assert not report.failed, str(report)
 
 
 async def test_the_config_brings_it(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import resource
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +21,14 @@ from tests.backends.http.service import Reply, serving
 from tests.processes import Watch, descendants, innermost, running
 from tests.sandbox.elsewhere import need_a_sandbox, open_the_way
 from toolpost import ConfigError, Executor, InvalidArguments, Registry, Result, Runtime
+from toolpost.approvals import Request
 from toolpost.builtin.commands import Settings, tools
 from toolpost.builtin.commands.reading import ready
 from toolpost.builtin.commands.settings import known
+from toolpost.extensions.approval import Approval
 from toolpost.options import options_from
 from toolpost.sandbox import landlock
-from toolpost.testing import check_tool
+from toolpost.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 FENCE = 100
@@ -109,32 +110,6 @@ async def test_a_program_that_is_not_here_is_named(call: Any) -> None:
     assert "The program 'nowhere' is not on this machine" in message(result)
 
 
-async def test_every_example_runs(tmp_path: Path) -> None:
-    given = settings(programs=ALL, egress=["api.example.com:443"])
-    made = list(tools(given, tmp_path))
-    there = {name for name in ALL if shutil.which(name)}
-    async with Executor(Registry(made)) as executor, asyncio.timeout(FENCE):
-        for one in made:
-            assert len(one.spec.examples) > 1
-            for example in one.spec.examples:
-                if example["command"] in there:
-                    result = await executor.execute(one.spec.name, example)
-                    if one.spec.name == CHANGES:
-                        assert result.error.code == "APPROVAL_REQUIRED"
-                    else:
-                        assert result.error is None, (example, result.error)
-
-
-async def test_the_tool_stands_every_check(tmp_path: Path) -> None:
-    given = settings(programs=["df", "sleep"], rules={"sleep": OWN["sleep"]})
-    (made,) = tools(given, tmp_path)
-    report = await check_tool(
-        made, failing=program("df", "--sync"), slow=program("sleep", "60"), parallel=4
-    )
-    assert not report.failed, str(report)
-    assert not [item for item in report.items if item.outcome == "not applicable"], str(report)
-
-
 async def test_what_the_machine_does_is_seen_from_inside(call: Any) -> None:
     if landlock.version() < landlock.NEEDED:
         pytest.skip("processes are shown only where Landlock keeps them apart")
@@ -192,9 +167,11 @@ async def test_curl_goes_where_egress_leads_and_nowhere_else(tmp_path: Path) -> 
 
 @pytest.mark.req("FM-7", "FM-13")
 async def test_what_changes_something_is_a_tool_of_its_own_and_asks_first(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text(TELLS)
+    (tmp_path / "kubectl").chmod(0o755)
     (tmp_path / "toolpost.toml").write_text(
         'watch = false\n[[sources]]\nkind = "builtin"\ntools = ["commands"]\n'
-        '[sources.commands]\nprograms = ["kubectl"]\n'
+        f'[sources.commands]\nprograms = ["kubectl"]\npath = ["{tmp_path}"]\n'
     )
     scale = program("kubectl", "scale", "deployment/web", "--replicas", "0")
     async with Runtime.open(tmp_path / "toolpost.toml") as runtime, asyncio.timeout(FENCE):
@@ -207,12 +184,42 @@ async def test_what_changes_something_is_a_tool_of_its_own_and_asks_first(tmp_pa
     assert f"use {CHANGES}" in message(refused)
 
 
-async def test_what_only_reads_needs_no_yes_and_says_so(tmp_path: Path) -> None:
-    rules = {"sh": {"forms": [{"words": ["look"]}, {"words": ["touch"], "changes": True}]}}
-    given = settings(programs=["sh"], rules=rules)
-    change = next(one for one in tools(given, tmp_path) if one.spec.name == CHANGES)
-    with pytest.raises(InvalidArguments, match="this sh only reads: use system_command"):
-        change.target._commands._words("sh", given.rules["sh"], ["look"])
+@pytest.mark.req("FM-13")
+async def test_nobody_is_asked_about_a_command_that_would_be_refused(tmp_path: Path) -> None:
+    script = tmp_path / "tells.sh"
+    script.write_text(TELLS)
+    script.chmod(0o755)
+    open_the_way(script)
+    forms = [{"words": ["go"], "arguments": ["number"], "changes": True}, {"words": ["look"]}]
+    rules = {"tells": {"path": str(script), "forms": forms}, "nowhere": {"forms": forms}}
+    given = settings(programs=["tells", "nowhere"], rules=rules)
+    asked: list[Request] = []
+
+    async def yes(request: Request) -> bool:
+        asked.append(request)
+        return True
+
+    guards = [Approval(MemoryStore(), ask=yes)]
+    async with (
+        Executor(Registry(tools(given, tmp_path)), guards=guards) as executor,
+        asyncio.timeout(FENCE),
+    ):
+        for wrong, said in (
+            (program("tells", "go", "north"), "the argument 'north' has to be a number"),
+            (program("tells", "stop"), "tells stop is not allowed"),
+            (program("tells", "look"), f"this tells only reads: use {READS}"),
+            ({**program("tells", "go", "1"), "directory": "/etc"}, "/directory: '/etc' is no fold"),
+            (program("nowhere", "go", "1"), "The program 'nowhere' is not on this machine"),
+        ):
+            for dry_run in (False, True):
+                refused = await executor.execute(CHANGES, wrong, dry_run=dry_run)
+                assert said in message(refused)
+                assert refused.error is not None
+                assert refused.error.effects == "none"
+        assert asked == []
+        done = await executor.execute(CHANGES, program("tells", "go", "1"))
+    assert done.output["stdout"] == "go\n1\n"
+    assert [request.exact()["args"] for request in asked] == [["go", "1"]]
 
 
 def test_a_set_without_anything_that_changes_has_no_tool_for_it(tmp_path: Path) -> None:

@@ -16,13 +16,12 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from tests.builtin.swapping import swapping
-from toolpost import ConfigError, Executor, FunctionTool, Registry, Result
+from toolpost import ConfigError, Executor, FunctionTool, Registry, Result, Runtime
 from toolpost.builtin import decoding
 from toolpost.builtin.files import Settings, reading, searching, tools
 from toolpost.builtin.files.ranging import of_bytes
 from toolpost.builtin.files.settings import prepared
 from toolpost.builtin.filesystem import tools as filesystem_tools
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 PNG = base64.b64decode(
@@ -70,46 +69,6 @@ def message(result: Result) -> str:
 
 def reaching(base: Path, name: str) -> FunctionTool:
     return next(one for one in made(base) if one.spec.name == name)
-
-
-async def test_every_example_of_a_spec_runs(call: Call, root: Path) -> None:
-    for tool in made(root.parent):
-        for example in tool.spec.examples:
-            (root / "notes.txt").write_text("milk\n")
-            (root / "old.txt").write_text("old")
-            result = await call(tool.spec.name, **example)
-            assert result.error is None, (tool.spec.name, example, result.error)
-
-
-@pytest.mark.req("FM-14", "AF-2")
-@pytest.mark.parametrize(
-    ("name", "arguments", "failing"),
-    [
-        ("read_file", {"path": "notes.txt"}, {"path": "nothing"}),
-        ("write_file", {"path": "a/b", "content": "x"}, {"path": "/etc/x", "content": "x"}),
-        (
-            "edit_file",
-            {"path": "notes.txt", "old_text": "milk", "new_text": "milk"},
-            {"path": "notes.txt", "old_text": "x", "new_text": "y"},
-        ),
-        ("list_directory", {"path": "."}, {"path": "nothing"}),
-        ("search_files", {"pattern": "milk"}, {"pattern": "(?=x)"}),
-        ("filesystem", {"action": "list", "path": "."}, {"action": "read", "path": "nothing"}),
-    ],
-)
-async def test_each_tool_passes_the_check(
-    root: Path, name: str, arguments: dict[str, Any], failing: dict[str, Any]
-) -> None:
-    tool = reaching(root.parent, name)
-    report = await check_tool(tool, arguments=arguments, failing=failing, parallel=4)
-    report.raise_if_failed()
-
-
-async def test_the_tool_that_deletes_passes_the_check_but_for_deleting_twice(root: Path) -> None:
-    tool = reaching(root.parent, "delete_file")
-    report = await check_tool(tool, arguments={"path": "old.txt"}, failing={"path": "nothing"})
-    report.raise_if_failed()
-    assert report.outcome("concurrency") == "not applicable", "it is gone by then"
 
 
 @pytest.mark.req("AF-2")
@@ -711,6 +670,30 @@ def test_a_folder_that_holds_the_config_cannot_be_written(
     with pytest.raises(ConfigError, match="holds the config itself"):
         tools(Settings(roots=roots), tmp_path)
     assert tools(Settings(roots=(), read=roots), tmp_path)
+
+
+async def test_a_fault_that_only_loading_finds_is_told_with_its_line(tmp_path: Path) -> None:
+    config = tmp_path / "toolpost.toml"
+    config.write_text(
+        '[[sources]]\nkind = "builtin"\ntools = ["files"]\n[sources.files]\nroots = ["."]\n'
+    )
+    with pytest.raises(ConfigError) as refused:
+        async with Runtime.open(config):
+            pass
+    assert refused.value.message.startswith(f"{config}:5:")
+    assert "holds the config itself" in refused.value.message
+
+
+async def test_what_names_a_directory_is_no_file_to_be_written(call: Call, root: Path) -> None:
+    (root / "there").mkdir()
+    for path in ("new/", "there/", "there/.", "a/b//", "./"):
+        for tool in ("write_file", "filesystem"):
+            more = {"action": "write"} if tool == "filesystem" else {}
+            refused = await call(tool, path=path, content="x", **more)
+            assert "name of a directory: name the file in it" in message(refused)
+    assert sorted(one.name for one in root.iterdir()) == [
+        "data.bin", "notes.txt", "old.txt", "there",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", [{"roots": ()}, {"roots": ("",)}, {"read": ("a\0b",)}])

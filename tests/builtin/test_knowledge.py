@@ -21,7 +21,6 @@ from toolpost.builtin.knowledge import meaning
 from toolpost.builtin.knowledge.index import opened, words_of
 from toolpost.builtin.knowledge.searching import search
 from toolpost.builtin.knowledge.splitting import SIZE, split
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 
@@ -167,23 +166,6 @@ def test_a_question_in_other_words_finds_its_answer_by_meaning(tmp_path: Path) -
     assert _right(tmp_path, MEANT, 3) >= 0.8
     assert _right(tmp_path, MEANT, 3) > _right(tmp_path, MEANT, 3, meaning="off")
     assert _right(tmp_path, ASKED, 1) == 1
-
-
-async def test_the_examples_run(tmp_path: Path) -> None:
-    written(tmp_path)
-    async with Executor(Registry(made(tmp_path))) as executor:
-        for tool in made(tmp_path):
-            for example in tool.spec.examples:
-                result = await executor.execute(tool.spec.name, example)
-                assert result.error is None, (example, result.error)
-
-
-async def test_the_tools_stand_every_check(tmp_path: Path) -> None:
-    ingesting, searching = made(written(tmp_path))
-    report = await check_tool(ingesting, failing={"path": "nowhere"}, parallel=3)
-    assert not report.failed, str(report)
-    report = await check_tool(searching, parallel=5)
-    assert not report.failed, str(report)
 
 
 async def test_the_config_brings_them_and_the_index_is_in_the_state_folder(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import bz2
 import gzip
+import io
 import lzma
 import os
+import re
 import sys
 import tracemalloc
 from datetime import UTC, datetime
@@ -24,13 +26,12 @@ from toolpost import Executor, FunctionTool, Progress, Registry, Runtime, ToolFa
 from toolpost.builtin import logs
 from toolpost.builtin.logs.analysis import Analysis, Times, bursts
 from toolpost.builtin.logs.layout import Layout
-from toolpost.builtin.logs.masking import masked
+from toolpost.builtin.logs.masking import alike, masked
 from toolpost.builtin.logs.mining import REST, Miner
 from toolpost.builtin.logs.moments import WAYS, Clock, written
 from toolpost.builtin.logs.reading import LONGEST, Lines
 from toolpost.builtin.logs.stacks import trace_in
 from toolpost.builtin.logs.tool import _answer
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 
@@ -87,26 +88,6 @@ async def test_a_log_is_told_in_templates_levels_times_and_errors(tmp_path: Path
     assert second["template"] == "disk <*> is full"
     assert [one["template_id"] for one in output["errors"]] == ["T2"]
     assert output["notes"] == []
-
-
-async def test_the_examples_run(tmp_path: Path) -> None:
-    log_in(tmp_path, "app.log", SSHD)
-    tool = made(tmp_path)
-    async with Executor(Registry([tool])) as executor:
-        for example in tool.spec.examples:
-            result = await executor.execute("analyze_logs", example)
-            assert result.error is None, (example, result.error)
-
-
-async def test_the_tool_stands_every_check(tmp_path: Path) -> None:
-    log_in(tmp_path, "big.log", (SSHD + "\n") * 2000)
-    report = await check_tool(
-        made(tmp_path), failing={"path": "no.log"}, slow={"path": "big.log"}, parallel=4
-    )
-    assert not report.failed, str(report)
-    assert {item.name for item in report.items if item.outcome == "not applicable"} <= {
-        "missing argument"
-    }, str(report)
 
 
 async def test_the_config_brings_it(tmp_path: Path) -> None:
@@ -666,6 +647,41 @@ def test_any_text_is_a_log(text: str) -> None:
     answer = _answer(analysis, source, 20)
     assert sum(kept.count for _, kept in analysis.templates) == answer["records"]
     assert msgspec.json.encode(answer)
+
+
+@hypothesis_given(
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=40).map("".join),
+    st.integers(0, 9),
+)
+def test_which_digits_a_message_has_says_nothing(text: str, digit: int) -> None:
+    others = re.sub("[0-9]", str(digit), text)
+    assert alike(others) == alike(text)
+    assert masked(others) == masked(text)
+    assert not re.search("[0-9]", masked(text))
+
+
+@pytest.mark.parametrize("block", [b"x" * 70_000, b"one line\n", b"\n"])
+def test_a_log_of_few_lines_or_of_none_is_left_when_the_time_is_up(block: bytes) -> None:
+    class Endless:
+        reads = 0
+
+        def read(self, size: int) -> bytes:
+            self.reads += 1
+            assert self.reads < 10, "it looks at the clock"
+            return block
+
+    analysis = Analysis(until=monotonic())
+    analysis.run(Lines(Endless()))  # type: ignore[arg-type]
+    assert not analysis.complete
+
+
+def test_a_small_file_that_unpacks_to_a_large_log_is_not_taken_for_read() -> None:
+    packed = gzip.compress(b"x" * 100_000_000)
+    source = Lines(io.BytesIO(packed), size=len(packed))
+    analysis = Analysis(until=monotonic())
+    analysis.run(source)
+    assert not analysis.complete
+    assert source.unpacked < 10_000_000
 
 
 def test_words_that_go_with_each_other_in_any_way_are_values() -> None:

@@ -23,7 +23,6 @@ from toolpost.builtin import scraper
 from toolpost.builtin.scraper_page import Page, links_of, markdown_of, text_of
 from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
 from toolpost.options import options_from
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 PAGE = """<!doctype html><html><head><meta charset=utf-8><base href="/base/">
@@ -408,25 +407,3 @@ async def test_a_packed_page_is_unpacked() -> None:
 def test_settings_that_cannot_be_are_refused(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         options_from(table, scraper.Settings, "scraper")
-
-
-async def test_every_example_of_its_spec_runs() -> None:
-    examples = scraper.web_scraper.spec.examples
-    async with serving(lambda _: html()) as service, scraping(service) as executor:
-        for shown in examples:
-            url = shown["url"].replace("https://example.com", service.url)
-            result = await executor.execute("web_scraper", {**shown, "url": url})
-            assert result.error is None, result.error
-    assert len(examples) == 3
-
-
-async def test_it_passes_every_check_of_a_tool() -> None:
-    async with serving(lambda a: forever if a.target == "/slow" else html()) as service:
-        (made,) = scraper.tools(scraper.Settings(egress=(service.authority,)), Path())
-        report = await check_tool(
-            made,
-            arguments={"url": service.url},
-            failing={"url": service.url, "selector": "h6"},
-            slow={"url": service.url + "/slow"},
-        )
-    assert {item.outcome for item in report.items} == {"passed"}, str(report)

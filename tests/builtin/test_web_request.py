@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.backends.http.service import Asked, Reply, Service, forever, serving
+from tests.backends.http.service import Asked, Reply, Service, serving
 from toolpost import Executor, Registry, Result
 from toolpost.builtin import web
 from toolpost.builtin.web_request import HttpGet, HttpRequest
 from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 
@@ -167,32 +165,6 @@ async def test_an_answer_longer_than_it_may_be_is_not_read() -> None:
         result = await executor.execute("http_get", {"url": service.url})
     assert result.error is not None
     assert result.error.code == "OUTPUT_TOO_LARGE"
-
-
-@pytest.mark.parametrize("kind", [HttpGet, HttpRequest])
-async def test_every_example_of_its_spec_runs(kind: type[HttpGet | HttpRequest]) -> None:
-    async with serving() as service, requesting(service) as executor:
-        for shown in kind.spec.examples:
-            url = shown["url"].replace("https://api.example.com", service.url)
-            result = await executor.execute(kind.spec.name, {**shown, "url": url})
-            assert result.error is None, result.error
-    assert len(service.asked) == len(kind.spec.examples) == 2
-    assert json.loads(service.asked[0].body or b"{}") in ({}, {"name": "tea"})
-
-
-async def test_they_pass_every_check_of_a_tool() -> None:
-    async with serving(lambda a: forever if a.target == "/slow" else Reply("{}")) as service:
-        made = web.tools(web.Settings(egress=(service.authority,)), Path())
-        for one in made:
-            if one.spec.name == "web_search":
-                continue
-            report = await check_tool(
-                one,
-                arguments={"url": service.url},
-                failing={"url": "http://169.254.169.254/"},
-                slow={"url": service.url + "/slow"},
-            )
-            assert {item.outcome for item in report.items} == {"passed"}, str(report)
 
 
 def test_a_spec_is_plain_data() -> None:

@@ -17,7 +17,6 @@ from toolpost.builtin import web
 from toolpost.builtin.web_providers import PROVIDERS
 from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
 from toolpost.options import options_from
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 KEYS = {
@@ -691,25 +690,3 @@ def test_every_parameter_of_the_tools_is_described() -> None:
         undescribed = {n for n, p in schema["properties"].items() if "description" not in p}
         assert undescribed <= {"method"}, one.spec.name
         assert "Args" not in text
-
-
-async def test_every_example_of_its_spec_runs() -> None:
-    async with serving(answering(SHAPES["searxng"])) as service:
-        given = going_to(service, "searxng")
-        for shown in web.WebSearch.spec.examples:
-            result = await search(given, **shown)
-            assert result.error is None
-    assert len(service.asked) == len(web.WebSearch.spec.examples) == 2
-
-
-async def test_it_passes_every_check_of_a_tool() -> None:
-    def answers(asked: Asked) -> Any:
-        words = parameters(asked)["q"]
-        return {"slow": forever, "bad": Reply("", 500)}.get(
-            words, Reply(json.dumps(SHAPES["searxng"]))
-        )
-
-    async with serving(answers) as service:
-        (made,) = web.tools(going_to(service, "searxng"), Path())
-        report = await check_tool(made, failing={"query": "bad"}, slow={"query": "slow"})
-    assert {item.outcome for item in report.items} == {"passed"}, str(report)

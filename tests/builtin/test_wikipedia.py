@@ -13,7 +13,6 @@ from tests.backends.http.service import Asked, Reply, Service, forever, serving
 from toolpost import ConfigError, Executor, Registry, Result
 from toolpost.builtin import wikipedia
 from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 
@@ -213,23 +212,3 @@ async def test_a_wiki_that_cannot_answer_is_a_clear_error(
 def test_settings_that_cannot_be_are_refused(fields: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         wikipedia.Settings(**fields)
-
-
-async def test_every_example_of_its_spec_runs() -> None:
-    async with serving(Wiki()) as service:
-        for shown in wikipedia.Wikipedia.spec.examples:
-            result = await look_up(service, **shown)
-            assert result.error is None, result.error
-    assert len(wikipedia.Wikipedia.spec.examples) == 3
-
-
-async def test_it_passes_every_check_of_a_tool() -> None:
-    async with serving(Wiki()) as service:
-        (made,) = wikipedia.tools(api(service), Path())
-        report = await check_tool(
-            made,
-            arguments={"query": "Alan Turing"},
-            failing={"query": "asdfghjkl"},
-            slow={"query": "slow"},
-        )
-    assert {item.outcome for item in report.items} == {"passed"}, str(report)

@@ -11,7 +11,6 @@ from toolpost.cli.init import FILES as WRITTEN
 from toolpost.config import GUARDS
 from toolpost.sources.builtin import SETS
 
-WIDE = {"browser", "commands"}
 FILES = {"toolpost.toml", "tools.yaml", "my_tools.py", ".gitignore"}
 
 
@@ -58,7 +57,7 @@ def test_the_config_shows_the_default_chain_to_be_shortened(tmp_path: Path) -> N
 
 def test_what_is_written_fits_into_eighty_columns(tmp_path: Path) -> None:
     assert max(len(line) for text in WRITTEN.values() for line in text.splitlines()) <= 80
-    toolpost("init", "--with", ",".join(name for name in SETS if name not in WIDE), cwd=tmp_path)
+    toolpost("init", "--with", ",".join(SETS), cwd=tmp_path)
     text = (tmp_path / "toolpost.toml").read_text(encoding="utf-8")
     assert [line for line in text.splitlines() if len(line) > 80] == []
 

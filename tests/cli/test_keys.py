@@ -66,3 +66,24 @@ def test_json_has_the_key_once_and_what_is_wrong_says_what_to_do(tmp_path: Path)
     (tmp_path / "toolpost.toml").write_text('store = {kind = "memory"}\n', encoding="utf-8")
     done = toolpost("keys", "create", "x", cwd=tmp_path)
     assert done.returncode == 78 and "in memory" in done.stderr and not done.stdout
+
+
+def test_a_role_that_nothing_names_and_a_pattern_that_is_none_are_said(tmp_path: Path) -> None:
+    config = tmp_path / "toolpost.toml"
+    create = ("keys", "create", "ci", "--role")
+    config.write_text("", encoding="utf-8")
+    assert "warning" not in toolpost(*create, "opertor", cwd=tmp_path).stderr
+    config.write_text(
+        '[extensions.access.roles.operator]\ncall = ["*"]\n[extensions.policy]\nfile = "p.toml"\n',
+        encoding="utf-8",
+    )
+    rule = '[[rules]]\nid = "a"\ndecision = "deny"\nrole = ["guest-*"]\n'
+    (tmp_path / "p.toml").write_text(rule, encoding="utf-8")
+    done = toolpost(*create, "opertor", cwd=tmp_path)
+    assert "names the role 'opertor'; did you mean 'operator'?" in done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("tpk_")
+    for role in ("operator", "guest-1", "admin"):
+        assert "warning" not in toolpost(*create, role, cwd=tmp_path).stderr
+    done = toolpost("keys", "create", "ci", "--tool", "[bad", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (78, "")
+    assert "'[bad' is no pattern" in done.stderr

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -264,3 +265,18 @@ def test_the_reference_has_every_command_option_and_exit_code() -> None:
     assert all(f"## `toolpost {name}`" in text for name in COMMANDS)
     assert all(word in text for word in ("--args-file", "--config", "`TIMEOUT`", "| 124 |"))
     assert text == reference()
+
+
+def test_what_a_command_is_for_can_be_read_whole_in_80_columns() -> None:
+    def cut(group: click.Group, ctx: click.Context) -> Iterator[str]:
+        names = group.list_commands(ctx)
+        room = 78 - 6 - max(map(len, names))  # as click lays it out
+        for name in names:
+            command = group.get_command(ctx, name)
+            assert command is not None
+            if group is not cli and command.get_short_help_str(room).endswith("..."):
+                yield f"{group.name} {name}"
+            if isinstance(command, click.Group):
+                yield from cut(command, click.Context(command, parent=ctx))
+
+    assert list(cut(cli, click.Context(cli))) == []

@@ -227,9 +227,21 @@ async def test_no_gateway_and_a_wrong_key_end_with_their_codes(
         done = await nobody(*words)
         assert (done.code, "http://127.0.0.1:9 cannot be used" in done.err) == (16, True)
     wrong = "tpk_" + "x7" * 30
-    done = await There(served.url, wrong)("call", "add", "a=1", "b=2")
-    assert done.code == 5
-    assert "TOOLPOST_API_KEY" in done.err
-    assert wrong not in done.out + done.err
+    for words in (("call", "add", "a=1", "b=2"), ("list",), ("jobs", "list")):
+        done = await There(served.url, wrong)(*words)
+        assert done.code == 5
+        assert "TOOLPOST_API_KEY" in done.err
+        assert wrong not in done.out + done.err
     bad = await There("nonsense")("list")
     assert (bad.code, "URL of the gateway" in bad.err) == (78, True)
+
+
+async def test_a_key_that_is_good_and_lacks_a_right_is_not_asked_for_again(tmp_path: Path) -> None:
+    settings = {"extensions": {"access": {"default": {"see": ["*"]}}}}
+    async with serving(tmp_path, *ALL, settings=settings, auth={"keys": True}) as running:
+        _, text = await Keys(running.runtime.store, clock=SystemClock()).create("ci")
+        done = await There(running.url, text)("call", "add", "a=1", "b=2")
+        assert (done.code, "look for another tool" in done.err) == (5, True)
+        assert "API_KEY" not in done.err
+        nobody = await There(running.url)("list")
+        assert (nobody.code, "TOOLPOST_API_KEY" in nobody.err) == (5, True)

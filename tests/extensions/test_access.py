@@ -100,7 +100,7 @@ async def test_an_agent_without_the_right_is_told_that_the_tool_is_not_authorize
     assert result.error.code == "UNAUTHORIZED"
     assert "'mail.send' is not authorized for this agent" in result.error.message
     assert (result.error.remedy, result.error.retryable, result.error.effects) == (
-        "reauth",
+        "other_tool",
         False,
         "none",
     )

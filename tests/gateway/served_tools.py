@@ -45,7 +45,7 @@ async def pour(call: Call, pieces: int, size: int) -> str:
     """Tell a lot, for as long as somebody listens."""
     for _ in range(pieces):
         call.partial("x" * size)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
     return "poured"
 
 

@@ -1,5 +1,5 @@
-"""Attacks on ``toolpost serve`` as it runs, over its socket: what is another's, what is forged, what
-does not end, and what leads inside."""
+"""Attacks on ``toolpost serve`` as it runs, over its socket: what is another's, what is forged,
+what does not end, and what leads inside."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def on_record(served: Program, admin: dict[str, str], text: str) -> list[d
             await asyncio.sleep(0.05)
 
 
-# --- 8: a flood ------------------------------------------------------------------------------------
+# --- 8: a flood ----------------------------------------------------------------------------------
 
 MANY, ADMITTED = 900, 110
 
@@ -130,7 +130,7 @@ async def test_attack_a_flood_of_calls_admits_110_and_nobody_is_left_without_an_
     assert codes == {"ok": ADMITTED, "QUEUE_FULL": MANY - ADMITTED}
 
 
-# --- 10: a client that goes ------------------------------------------------------------------------
+# --- 10: a client that goes ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["sleep", "tree"])
@@ -141,9 +141,7 @@ async def test_attack_a_client_goes_and_the_processes_of_its_call_go_with_it(
     agent = await served.key("leaver")
     seconds = f"{70 + len(tool)}.{len(accept)}25"
     value: Any = seconds if tool == "tree" else float(seconds)
-    call = asyncio.create_task(
-        served.call(tool, {"seconds": value}, {**agent, "accept": accept})
-    )
+    call = asyncio.create_task(served.call(tool, {"seconds": value}, {**agent, "accept": accept}))
     mark = f"sleep\0{seconds}"
     async with asyncio.timeout(30):
         while not running(mark):
@@ -157,7 +155,7 @@ async def test_attack_a_client_goes_and_the_processes_of_its_call_go_with_it(
     print(f"{tool} {accept}: gone after {time.monotonic() - began:.3f} s")
 
 
-# --- 25: inside ------------------------------------------------------------------------------------
+# --- 25: inside ----------------------------------------------------------------------------------
 
 
 async def test_attack_no_spelling_of_a_private_address_is_fetched_through_the_gateway(
@@ -190,7 +188,7 @@ async def test_attack_a_caller_s_own_token_is_passed_to_nobody(
     assert (await served.call("http_get", given, agent)).status in (403, 422)
 
 
-# --- 28: approvals ---------------------------------------------------------------------------------
+# --- 28: approvals -------------------------------------------------------------------------------
 
 
 async def asked_for(served: Program, amount: int, agent: dict[str, str]) -> str:
@@ -257,7 +255,7 @@ async def test_attack_of_two_who_answer_at_once_one_does(served: Program) -> Non
         assert wired == (1 if shown["status"] == "approved" else 0)
 
 
-# --- 29: what is another's, and who one is not -----------------------------------------------------
+# --- 29: what is another's, and who one is not ---------------------------------------------------
 
 
 async def test_attack_what_is_another_s_is_not_there_and_both_are_on_record(
@@ -304,7 +302,9 @@ async def test_attack_what_is_another_s_is_not_there_and_both_are_on_record(
             assert (one["code"], one["caller"]["user"]) == ("NOT_FOUND", "eve")
             assert one["details"]["of"]["user"] == "ann"
     assert (await served.get("/v1/calls", mine)).data["calls"] == [running_]
-    assert (await served.ask("DELETE", f"/v1/calls/{running_['call_id']}", headers=mine)).status == 204
+    assert (
+        await served.ask("DELETE", f"/v1/calls/{running_['call_id']}", headers=mine)
+    ).status == 204
     assert (await call).status == 499
 
 
@@ -349,7 +349,7 @@ async def test_attack_a_key_that_is_revoked_opens_nothing_any_more(served: Progr
             await asyncio.sleep(0.1)
 
 
-# --- 33: pages and names ---------------------------------------------------------------------------
+# --- 33: pages and names -------------------------------------------------------------------------
 
 
 async def test_attack_a_page_or_a_name_from_elsewhere_reaches_no_door(served: Program) -> None:

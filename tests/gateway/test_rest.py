@@ -162,7 +162,7 @@ async def test_a_plan_does_nothing(served: Running) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ({"argumens": {}}, "did you mean 'arguments'?"),
+        ({"argumens": {}}, "is not known here; did you mean 'arguments'?"),
         ({"arguments": None}, "/arguments: must be an object, not null."),
         ({"arguments": [1]}, "/arguments: must be an object, not array."),
         ({"arguments": {}, "timeout": 0}, "/timeout: must be a number of seconds"),
@@ -289,7 +289,17 @@ async def test_a_large_output_is_read_in_ranges(served: Running) -> None:
     assert piece.headers["content-range"] == f"bytes 1000-1999/{len(text)}"
     tail = await served.get(path, {"range": "bytes=-5"})
     assert tail.body.decode() == text[-5:]
-    assert (await served.get(path, {"range": f"bytes={len(text)}-"})).status == 416
+    beyond = await served.get(path, {"range": f"bytes={len(text)}-"})
+    assert (beyond.status, beyond.headers["content-range"]) == (416, f"bytes */{len(text)}")
+
+
+async def test_what_is_refused_is_said_in_whole_sentences(served: Running) -> None:
+    nowhere = await served.get("/.well-known/oauth-protected-resource")
+    assert (nowhere.status, nowhere.data["code"]) == (404, "NOT_FOUND")
+    misspelt = await served.post("/v1/tools/add:call", {"argumens": {}})
+    assert misspelt.data["detail"].endswith("did you mean 'arguments'?")
+    two = await served.post("/v1/tools/add:call", b"{} {}")
+    assert "only one value can stand here" in two.data["detail"]
 
 
 # --- audit, health -----------------------------------------------------------------------------

@@ -159,6 +159,61 @@ async def test_a_call_that_does_not_end_in_time_is_cancelled_down_to_its_process
         assert (status, json.loads(answer)["code"]) == (503, "UNAVAILABLE")
         await until_sleeping(51.0625, there=False)
         assert await child.wait() == 0
+        assert child.stderr is not None
+        said = (await child.stderr.read()).decode()
+        assert "calls in flight: 1; they have 0.3 s to end, and Ctrl-C again cancels them" in said
+        assert "calls cancelled after 0.3 s: 1" in said
+        [logged] = [json.loads(line) for line in said.splitlines() if '"toolpost.access"' in line]
+        assert logged["status"] == 503 and logged["call_id"]
+
+
+async def test_a_second_ctrl_c_does_not_wait_for_the_calls(tmp_path: Path) -> None:
+    async with program(tmp_path) as (child, port, _):
+        call = asyncio.create_task(ask(port, "/v1/tools/sleep:call", sleeping(53.0625)))
+        await until_sleeping(53.0625)
+        child.send_signal(signal.SIGINT)
+        assert child.stderr is not None
+        async with asyncio.timeout(20):
+            while b"Ctrl-C again" not in await child.stderr.readline():
+                pass
+            child.send_signal(signal.SIGINT)
+            assert (await call)[0] == 503
+            assert b"calls cancelled at a second signal: 1" in await child.stderr.read()
+            assert await child.wait() == 0
+
+
+async def test_a_process_that_is_killed_while_it_starts_is_named(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import os; os.kill(os.getpid(), 9)\n", encoding="utf-8")
+    config = '[[sources]]\nkind = "modules"\nmodules = ["slow"]\n'
+    (tmp_path / "toolpost.toml").write_text(config, encoding="utf-8")
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "toolpost.cli.main", "serve", "--port=0", "--processes=2"),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+    )
+    async with asyncio.timeout(60):
+        _, err = await child.communicate()
+    assert re.search(rb"server process \d+ was ended by SIGKILL while it was starting", err)
+    assert child.returncode == 128 + signal.SIGKILL
+
+
+KEYS = """\
+[gateway]
+host = "0.0.0.0"
+port = 0
+[gateway.auth]
+keys = true
+"""
+
+
+async def test_what_listens_everywhere_and_has_no_tools_says_so(tmp_path: Path) -> None:
+    async with program(tmp_path, config=KEYS) as (child, port, said):
+        assert f"{port}, and at every address of this machine, port {port}  (Ctrl-C" in said
+        child.terminate()
+        _, err = await child.communicate()
+        assert b"warning: there are no tools" in err and b"[[sources]]" in err
 
 
 async def test_several_processes_serve_one_address_and_one_store(tmp_path: Path) -> None:
@@ -227,6 +282,7 @@ async def test_the_access_log_has_a_line_of_json_for_each_request(tmp_path: Path
     assert told[1] == ("GET", "/v1/tools", 200)
     assert told[4] == ("POST", "/v1/tools/add:call", 400)
     assert told[5] == ("POST", "/v1/tools/wait:call", 499)
+    assert lines[5]["call_id"]
     assert "ghp_" not in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
 

@@ -13,11 +13,12 @@ import pytest
 
 from tests.ledger.houses import bodies, house, journal, records, tamper, verified, written_over
 from toolpost.clock import SystemClock
-from toolpost.ledger.anchor import anchors
+from toolpost.ledger.anchor import Anchor, anchors
 from toolpost.ledger.block import link
 from toolpost.ledger.opening import FOLDER, open_chain
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.verify import Problem, Verified
+from toolpost.seal import new_seal
 
 pytestmark = pytest.mark.anyio
 SIX = msgspec.msgpack.encode({"a": 666, "b": 1})
@@ -280,6 +281,27 @@ async def forged_beginning(folder: Path, cut: AuditRecord) -> None:
     for file in anchors(state(folder)):
         (state(folder) / file).unlink()
     assert first(await verified(folder)) == (cut.number, "forged")
+
+
+async def test_attack_a_signature_that_is_spelt_otherwise_is_none(tmp_path: Path) -> None:
+    """Base64 has several texts for the same bytes; a record has one."""
+    await written(tmp_path, 30, checkpoint=10)
+    cut = next(r for r in await records(tmp_path) if r.kind == "checkpoint")
+    assert cut.signature is not None
+    assert cut.signature.endswith("==")
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    last = letters[letters.index(cut.signature[-3]) ^ 1]
+    for other in (f"{cut.signature[:-3]}{last}==", f"{cut.signature}\n"):
+        body = bodies(tmp_path)[cut.number]
+        written_over(tmp_path, cut.number, changed(body, signature=other))
+        assert not (await verified(tmp_path)).ok
+        written_over(tmp_path, cut.number, body)
+    assert (await verified(tmp_path)).ok
+    seal = new_seal()
+    anchor = Anchor(writer="w").signed(seal)
+    respelt = msgspec.structs.replace(anchor, signature=f"{anchor.signature}\n")
+    keys = {seal.key: seal.verifier}
+    assert (anchor.holds(keys), respelt.holds(keys)) == (True, False)
 
 
 def test_a_problem_is_plain_data() -> None:

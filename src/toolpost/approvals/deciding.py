@@ -29,7 +29,8 @@ def objection(
     if channel in _HELD_BY_AGENTS and _behind(by, asker):
         return (
             "Whoever asked does not approve by the way they asked. The user behind the call may, "
-            "at a terminal or in the console."
+            "at a terminal where this runs: toolpost approvals approve. Somebody else with a role "
+            "in approvers may anywhere."
         )
     if channel in _VOUCHED_FOR or by.owner or _behind(by, asker) or by.roles & approvers:
         return None

@@ -43,6 +43,7 @@ from toolpost.errors import (
     Conflict,
     Denied,
     InvalidArguments,
+    QueueFull,
     ToolNotFound,
 )
 from toolpost.redact import Rules, redact_text
@@ -53,6 +54,7 @@ from toolpost.wording import short
 _log = logging.getLogger("toolpost.approvals")
 _REQUESTS: Final = "approvals"
 _SAME: Final = "approvals.same"
+_OPEN: Final = "approvals.open"
 _STANDING: Final = "approvals.standing"
 _KEPT: Final = 7 * 86400.0
 """Seconds that a request stays readable after its end."""
@@ -75,6 +77,7 @@ class Edited(msgspec.Struct, frozen=True):
 class Approvals:
     """``approvers``: the roles that may answer for others. ``spec_of`` knows the tools as they are
     now, and so what an edit or a lasting yes may name. ``tell`` hears of every answer that counts.
+    ``most``: requests of one caller that nobody has answered; ``largest``: bytes of arguments.
     ``unreadable``: what is kept and could not be read, by its handle; it is left out everywhere.
     """
 
@@ -86,8 +89,11 @@ class Approvals:
         approvers: Iterable[str] = (),
         spec_of: Callable[[str], ToolSpec | None] = lambda tool: None,
         tell: Callable[[Settled], Awaitable[None]] | None = None,
+        most: int = 100,
+        largest: int = 256 * 1024,
     ) -> None:
         self._records, self._clock = records, clock
+        self._most, self._largest = most, largest
         self._approvers = frozenset(approvers)
         self._spec_of = spec_of
         self.tell = tell
@@ -108,18 +114,21 @@ class Approvals:
         ``spec`` is the digest of the call's spec.
         """
         request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
+        self._verify_size(request)
         _verify_kept(request)
         same = digest([_bound(request), request.session])
         while True:
             known = await self._records.get(_SAME, same)
             if known is not None and (old := await self._open(known.value)) is not None:
                 return old
+            await self._demand_room(request)
             await self._create(request)
             version = 0 if known is None else known.version
             put = self._records.put(_SAME, same, request.handle, version=version, ttl=seconds)
             if await put is not None:
                 return request
             await self._records.put(_REQUESTS, request.handle, None)  # somebody else was first
+            await self._records.put(_OPEN, _mark(request), None)
 
     async def find(self, handle: str) -> Request:
         return _read(handle, await self._found(handle), Request)
@@ -267,7 +276,9 @@ class Approvals:
     def required(self, request: Request) -> ApprovalRequired:
         """What the caller gets to hear while nobody has answered."""
         return ApprovalRequired(
-            f"This call waits for a person's yes as {request.handle}: {request.reason} Once it is "
+            f"This call waits for a person's yes as {request.handle}: {request.reason} Somebody "
+            f"else says it with: toolpost approvals approve {request.handle}, or at a gateway, "
+            f"with a key of their own: POST /v1/approvals/{request.handle}:approve. Once it is "
             "approved, make the very same call again.",
             details={
                 "approval": request.handle,
@@ -294,6 +305,27 @@ class Approvals:
             working_dir=call.working_dir,
             need=need,
         )
+
+    def _verify_size(self, request: Request) -> None:
+        if (size := len(request.arguments.encode())) > self._largest:
+            raise InvalidArguments(
+                f"The arguments have {size:,} bytes, and those of a call that a person has to "
+                f"approve at most {self._largest:,}: send less at once."
+            )
+
+    async def _demand_room(self, request: Request) -> None:
+        """The mark comes before the count: of many that ask at once none is overlooked."""
+        mark, most = _mark(request), self._most
+        ttl = request.expires - request.asked
+        await self._records.put(_OPEN, mark, 1, ttl=ttl)
+        others = mark.removesuffix(request.handle)
+        if len(await self._records.scan(_OPEN, prefix=others, limit=most + 1)) > most:
+            await self._records.put(_OPEN, mark, None)
+            raise QueueFull(
+                f"{most} of your calls wait for a person's yes, or you have taken them back. Ask "
+                "for this one when some have been answered or have expired.",
+                retry_after=min(ttl, 60.0),
+            )
 
     async def _get(self, handle: str) -> Record | None:
         """What is no handle is not looked for: a store may not even take it for a key."""
@@ -358,6 +390,9 @@ class Approvals:
                 self.verify(request, decision)
             answered = _answered(request, decision, _vote(decision, by, channel, self.now()))
             if await self._replace(answered, record.version):
+                own_no = not decision.approve and principal(by) == principal(request.caller)
+                if answered.status != "waiting" and not own_no:  # else it makes room for the next
+                    await self._records.put(_OPEN, _mark(request), None)
                 return answered
 
     def _objection(
@@ -507,6 +542,11 @@ def _exact(arguments: Mapping[str, Any]) -> str:
         raise InvalidArguments(
             "These arguments cannot be kept until a person has seen them: send plain JSON."
         ) from None
+
+
+def _mark(request: Request) -> str:
+    """Where it counts among the open ones of its caller."""
+    return f"{principal(request.caller)}/{request.handle}"
 
 
 def _bound(request: Request) -> list[Any]:

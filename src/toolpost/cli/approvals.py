@@ -211,7 +211,7 @@ def watch(asked: Asked, *, as_json: bool) -> None:
 @json_option
 @pass_asked
 def standing(asked: Asked, *, as_json: bool) -> None:
-    """List every yes that lasts: for a session, or for certain arguments."""
+    """List every yes that lasts, for a session or certain arguments."""
 
     async def listed(desk: Desk) -> tuple[list[Standing], Mapping[str, str]]:
         return await desk.standing(), desk.unreadable
@@ -238,7 +238,7 @@ def standing(asked: Asked, *, as_json: bool) -> None:
 @json_option
 @pass_asked
 def revoke(asked: Asked, *, handle: str, as_json: bool) -> None:
-    """End a yes that lasts (st-…), or take back one that is not used yet (ap-…)."""
+    """End a yes that lasts (st-…), or one not used yet (ap-…)."""
     if handle.startswith("ap-"):
         _tell(_asked(asked, _taking_back(_found(asked, handle), "")), as_json=as_json)
         return

@@ -53,9 +53,10 @@ def show(asked: Asked, *, handle: str, as_json: bool) -> None:
 @json_option
 @pass_asked
 def read(asked: Asked, *, handle: str, offset: int, length: int | None, as_json: bool) -> None:
-    """Write its bytes to standard output; at a terminal, with nothing in them that it obeys.
+    """Write its bytes to standard output.
 
-    With --json a text is in `text`, anything else in `data`, as base64.
+    At a terminal there is nothing in them that it obeys. With --json a text is in `text`, anything
+    else in `data`, as base64.
     """
 
     at_terminal = sys.stdout.isatty()

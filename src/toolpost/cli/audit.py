@@ -235,10 +235,10 @@ def _unclear(written: str, ids: list[str]) -> str:
 @json_option
 @pass_asked
 def verify_(asked: Asked, *, file: Path | None, against: Path | None, as_json: bool) -> int:
-    """Prove that the audit is as it was written; name the first record that is not.
+    """Prove that the audit is as it was written.
 
-    With FILE, an export or an archive is proved instead of the store. Ends with 1 if anything is
-    wrong.
+    The first record that is not is named. With FILE, an export or an archive is proved instead of
+    the store. Ends with 1 if anything is wrong.
     """
     earlier = [] if against is None else _heads(against)
     found = run(asked, _verified(asked, file, earlier))

@@ -24,6 +24,7 @@ JOBS: Final = "jobs"
 """The same for jobs."""
 ARTIFACTS: Final = "artifacts"
 """The same for artifacts."""
+WITH_A_KEY: Final = "give a key or a token of the gateway, as TOOLPOST_API_KEY or with --api-key"
 _BY_CODE: Final[dict[Code, str]] = {
     "NOT_FOUND": "see what there is with: toolpost list",
     "INTERNAL_ERROR": "see the log and the traceback with: toolpost --debug call …",
@@ -34,7 +35,7 @@ _BY_CODE: Final[dict[Code, str]] = {
 }
 _REMOTE: Final[dict[Code, str]] = {
     "UNAVAILABLE": "see whether the gateway of --url is there and ready: GET /readyz",
-    "UNAUTHORIZED": "give a key or a token of the gateway, as TOOLPOST_API_KEY or with --api-key",
+    "UNAUTHORIZED": WITH_A_KEY,
     "INTERNAL_ERROR": "the log of the gateway tells more",
     "TIMEOUT": "the tool's own limit is in its spec, as timeout; --timeout can only lower it",
 }
@@ -49,9 +50,11 @@ _BY_REMEDY: Final[dict[Remedy, str]] = {
 }
 
 
-def explained(error: Failure, tool: str) -> str:
-    """What happened, what to do, and how, harmless to print."""
-    hint = _hint(error, tool)
+def explained(error: Failure, tool: str, *, known: bool = False) -> str:
+    """What happened, what to do, and how, harmless to print. ``known``: a gateway knew who asked,
+    and it is the call that was refused.
+    """
+    hint = _hint(error, tool, known=known)
     wait = "" if error.retry_after is None else f" (in {error.retry_after:g} s)"
     return safe(
         f"error: {error.code}: {error.message}\n"
@@ -60,10 +63,10 @@ def explained(error: Failure, tool: str) -> str:
     )
 
 
-def _hint(error: Failure, tool: str) -> str:
+def _hint(error: Failure, tool: str, *, known: bool) -> str:
     asked = click.get_current_context().find_object(Asked)
     if asked is not None and asked.url is not None:
-        if error.code in _REMOTE:
+        if error.code in _REMOTE and not (known and error.code == "UNAUTHORIZED"):
             return _REMOTE[error.code]
         return _hint_of(error, tool).replace("toolpost ", f"{asked.program} ")
     return _hint_of(error, tool)
@@ -108,5 +111,5 @@ def fail(
     else:
         for warning in () if result is None else result.metadata.warnings:
             say(safe(f"warning: {warning}"))
-        say(explained(error, tool))
+        say(explained(error, tool, known=result is not None and bool(result.metadata.call_id)))
     click.get_current_context().exit(STATUS[error.code].exit)

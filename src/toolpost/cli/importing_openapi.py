@@ -66,7 +66,7 @@ def command(
     as_json: bool,
     **given: Any,  # what is taken of the document, by the names of its options
 ) -> None:
-    """Make a spec file of the operations of an OpenAPI document, and pin them.
+    """Make a spec file of what an OpenAPI document offers, and pin it.
 
     The document is JSON or YAML, OpenAPI 3.0 or 3.1, in a file or at an address. Options that take
     a PATTERN or a TAG may be given several times, and * stands for anything in them.

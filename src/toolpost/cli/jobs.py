@@ -109,9 +109,10 @@ def show(asked: Asked, *, job_id: str, as_json: bool) -> None:
 @json_option
 @pass_asked
 def watch(asked: Asked, *, job_id: str, as_json: bool) -> None:
-    """Wait for a job to end: its output, and the exit code that the call would have had.
+    """Wait for a job to end, and print its output.
 
-    Ctrl-C ends the watching, not the job. With --json every change is a line.
+    The exit code is that which the call would have had. Ctrl-C ends the watching, not the job. With
+    --json every change is a line.
     """
 
     async def watched(board: Board | RemoteBoard) -> Job:

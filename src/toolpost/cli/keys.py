@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -19,10 +20,15 @@ from toolpost.cli.opening import run, stored
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import console, err, lines, out, print_json, row, safe, table
 from toolpost.clock import SystemClock
-from toolpost.config import find
-from toolpost.errors import CallError, ConfigError
+from toolpost.config import Config, find
+from toolpost.document import read
+from toolpost.errors import CallError, ConfigError, ToolpostError
 from toolpost.failure import failure
 from toolpost.gateway.identity.keys import ApiKey, Keys
+from toolpost.gateway.settings import settings_of
+from toolpost.patterns import glob
+from toolpost.rules import read_rules
+from toolpost.wording import nearest, short
 
 T = TypeVar("T")
 _UNITS: Final = {"min": 60, "h": 3600, "d": 86400}
@@ -75,6 +81,7 @@ def create(
     With --user and --agent it stands for an agent that acts for a person; the audit has both.
     """
     seconds = _seconds(expires)
+    _warn_of_roles(find(asked.config), roles)
     key, text = _asked(
         asked,
         lambda keys: keys.create(
@@ -135,7 +142,10 @@ def show(asked: Asked, *, key_id: str, as_json: bool) -> None:
 @json_option
 @pass_asked
 def revoke(asked: Asked, *, key_id: str, as_json: bool) -> None:
-    """End a key: within five seconds no gateway on this store accepts it."""
+    """End a key.
+
+    Within five seconds no gateway on this store accepts it.
+    """
 
     async def ended(keys: Keys) -> ApiKey:
         return await keys.revoke((await keys.like(key_id)).id)
@@ -166,6 +176,35 @@ def _asked(asked: Asked, work: Callable[[Keys], Awaitable[T]], *, lasting: bool 
         error = failure(fault, tool=KEYS, call_id="", effects="once")
         as_json = click.get_current_context().params.get("as_json", False)
         fail(error, tool=KEYS, as_json=as_json)
+
+
+def _warn_of_roles(config: Config, roles: Iterable[str]) -> None:
+    """A role that nothing names gives nothing; where nothing names any, it may be for later."""
+    giving = [*_listed(config, "access", "roles"), *_ruled(config)]
+    known = (*giving, *settings_of(config).admins, *_listed(config, "approval", "approvers"))
+    is_known = glob(known)
+    for role in roles if giving else ():
+        if not is_known(role):
+            hint = nearest(role, known) or f"; there are {', '.join(giving)}"
+            err(safe(f"warning: neither access nor policy names the role {short(role)!r}{hint}"))
+
+
+def _listed(config: Config, extension: str, setting: str) -> Iterator[str]:
+    """The names in a setting, as it is written: what is wrong with it is others' to tell."""
+    value = config.settings.extensions.get(extension, {}).get(setting)
+    yield from map(str, value if isinstance(value, (dict, list, tuple)) else ())
+
+
+def _ruled(config: Config) -> Iterator[str]:
+    """The roles that the rules of the policy look at, if there are any in order."""
+    named = config.settings.extensions.get("policy", {}).get("file")
+    if named is None:
+        return
+    with suppress(ToolpostError, OSError):
+        read_rules(config.base / str(named))
+        for rule in read(config.base / str(named)).data["rules"]:
+            said = rule.get("role", ())
+            yield from (said,) if isinstance(said, str) else said
 
 
 def _seconds(text: str) -> float | None:

@@ -184,7 +184,7 @@ def status(words: list[str]) -> int:
         _drop_output()
         return PIPE_CLOSED
     except Exception as exc:  # noqa: BLE001 - the end of the line: the user gets a sentence, not a traceback
-        return _explain(exc, debug="--debug" in words)
+        return _explain(exc, words)
     return code if isinstance(code, int) else 0
 
 
@@ -201,7 +201,18 @@ def _misplaced(fault: click.ClickException) -> click.ClickException:
     return fault
 
 
-def _explain(exc: Exception, *, debug: bool) -> int:
+def _hint(exc: CallError, words: Sequence[str]) -> str:
+    """How a key is given, for who has to."""
+    far = any(word.partition("=")[0] == "--url" for word in words)
+    if not far or exc.code != "UNAUTHORIZED" or exc.remedy != "reauth":
+        return ""
+    from toolpost.cli.failing import WITH_A_KEY  # as in _say
+
+    return f"\nhint: {WITH_A_KEY}"
+
+
+def _explain(exc: Exception, words: Sequence[str]) -> int:
+    debug = "--debug" in words
     if debug:
         from traceback import format_exception  # only a failure pays for it
 
@@ -211,7 +222,7 @@ def _explain(exc: Exception, *, debug: bool) -> int:
     if isinstance(exc, CallError) and isinstance(exc.__cause__, SetupError):
         exc = exc.__cause__  # a person may read what a model need not know
     if isinstance(exc, CallError):
-        return _say(f"error: {exc.code}: {exc}", STATUS[exc.code].exit)
+        return _say(f"error: {exc.code}: {exc}{_hint(exc, words)}", STATUS[exc.code].exit)
     if isinstance(exc, SetupError):
         return _say(f"error: {exc}", setup_exit(exc))
     if isinstance(exc, OSError) and exc.filename is not None:

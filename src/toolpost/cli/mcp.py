@@ -1,14 +1,16 @@
 """``toolpost mcp``: the tools of a config, for an MCP client that starts this program.
 
 Above: ``main.py``. Below: the runtime, and the gateway's MCP server, which speaks on standard input
-and output. It ends when the client closes its end.
+and output. It ends when the client closes its end, and at SIGTERM, both in good order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Coroutine
 from importlib import import_module
+from typing import Any
 
 import click
 import msgspec
@@ -50,10 +52,20 @@ async def _served(asked: Asked, *, approve: bool) -> None:
     config = find(asked.config)
     settings = settings_of(config).mcp
     settings = msgspec.structs.replace(settings, approve=approve or settings.approve)
-    main = asyncio.current_task()
-    assert main is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main.cancel)
-    async with Runtime(config, provide={Elicits: ask}) as runtime:
-        for part, problem in runtime.problems.items():
-            err(safe(f"warning: {part}: {problem}"))
-        await stdio.serve_stdio(runtime, settings=settings)
+
+    async def serve() -> None:
+        async with Runtime(config, provide={Elicits: ask}) as runtime:
+            for part, problem in runtime.problems.items():
+                err(safe(f"warning: {part}: {problem}"))
+            await stdio.serve_stdio(runtime, settings=settings)
+
+    await _until_told(serve())
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Do it to its end, or until SIGTERM has cancelled it: that is how a client ends a server."""
+    task = asyncio.create_task(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.result()

@@ -63,7 +63,7 @@ def command() -> None:
 @json_option
 @pass_asked
 def check(asked: Asked, *, file: Path | None, as_json: bool) -> None:
-    """Check the rules: are they in order, and can each of them ever hold?
+    """Check the rules: are they in order, and can each ever hold?
 
     What cannot be read ends with 78; a rule that never decides is only a warning.
     """

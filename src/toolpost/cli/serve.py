@@ -63,7 +63,10 @@ def command(
     serving = _loaded("toolpost.gateway.serving")
     sockets = serving.bind(settings)
     address = serving.address_of(sockets)
-    told = _telling_programs(address) if as_json else _telling(address, config, settings)
+    everywhere = serving.everywhere(sockets)
+    told = (
+        _telling_programs(address) if as_json else _telling(address, everywhere, config, settings)
+    )
     if settings.processes == 1:
         _run(_alone(config, settings, sockets, told))
         return 0
@@ -139,12 +142,12 @@ def _telling_programs(address: str) -> Callable[[Any], None]:
     return told
 
 
-def _telling(address: str, config: Config, settings: Any) -> Callable[[Any], None]:
+def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Callable[[Any], None]:
     """What whoever has started it needs to know next."""
 
     def told(gateway: Any) -> None:
         key = "" if settings.auth.anonymous else " -H 'Authorization: Bearer YOUR_KEY'"
-        out(f"toolpost serves on {address}  (Ctrl-C ends it)\n")
+        out(f"toolpost serves on {address}{everywhere}  (Ctrl-C ends it)\n")
         out(f"  REST       {address}/v1/tools      described at {address}/openapi.json")
         out(f"  MCP        {address}/mcp           streamable HTTP")
         out(f"  health     {address}/readyz\n")
@@ -161,6 +164,8 @@ def _telling(address: str, config: Config, settings: Any) -> Callable[[Any], Non
         if gateway is not None:
             for part, problem in gateway.behind.runtime.problems.items():
                 err(safe(f"warning: {part}: {problem}"))
+        if not (config.settings.sources if gateway is None else gateway.behind.runtime.list()):
+            err("warning: there are no tools: say in the config where they are, with [[sources]]")
 
     return told
 

@@ -37,7 +37,7 @@ _HINTS = {
     "Unterminated string": "close it with a double quote",
     "control character": r"write a line break as \n and a tab as \t",
     "escape": r"write a backslash as \\",
-    "Extra data": "a file holds one value; put several in a list",
+    "Extra data": "only one value can stand here; put several in a list",
     "": "check the quotes and the brackets",
 }
 

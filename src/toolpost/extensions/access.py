@@ -121,7 +121,8 @@ class Access:
                 return
             raise Unauthorized(
                 f"The tool {spec.name!r} is not authorized for this agent. Use another tool, or "
-                "ask whoever runs this system for a role that may call it."
+                "ask whoever runs this system for a role that may call it.",
+                remedy="other_tool",
             )
 
         return Check(look)

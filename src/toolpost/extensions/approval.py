@@ -56,7 +56,8 @@ class ApprovalOptions(Options, frozen=True, kw_only=True):
     """The table ``[extensions.approval]``. ``wait``: seconds a call waits for the answer;
     ``expires``: seconds until a request nobody used is void; ``need``: how many people have to
     agree, ``needs`` the same by pattern of tools; ``approvers``: roles that may answer for others;
-    ``prompt``: ask at the terminal this was started from.
+    ``prompt``: ask at the terminal this was started from; ``most``: requests of one caller that
+    nobody has answered; ``largest``: bytes of arguments that are kept for a person.
     """
 
     mode: Mode = "policy"
@@ -66,6 +67,8 @@ class ApprovalOptions(Options, frozen=True, kw_only=True):
     needs: dict[str, int] = msgspec.field(default_factory=dict)
     approvers: tuple[str, ...] = ()
     prompt: bool = False
+    most: int = 100
+    largest: int = 262_144
 
     def __post_init__(self) -> None:
         if self.wait < 0:
@@ -74,6 +77,8 @@ class ApprovalOptions(Options, frozen=True, kw_only=True):
             raise ValueError("expires is a number of seconds, up to 30 days")
         if not all(1 <= need <= 10 for need in (self.need, *self.needs.values())):
             raise ValueError("between 1 and 10 people have to agree")
+        if self.most < 1 or self.largest < 1:
+            raise ValueError("most and largest are at least 1")
 
 
 DEFAULTS: Final = ApprovalOptions()
@@ -97,6 +102,8 @@ class Approval:
             clock=clock or SystemClock(),
             approvers=options.approvers,
             spec_of=self._spec_of,
+            most=options.most,
+            largest=options.largest,
         )
         self._road: Road | None = None
         self._options = options

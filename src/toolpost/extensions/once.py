@@ -257,8 +257,10 @@ def _again(result: Result, call: Call, said: str) -> Result:
 
 
 def _final(error: Failure) -> Failure:
-    """The same key will never say anything else; a key that was freed may be tried again."""
-    if error.effects == "none":
+    """The same key will never say anything else; a key that was freed may be tried again, and so
+    may one whose call runs elsewhere.
+    """
+    if error.effects == "none" or error is _RUNS_STILL:
         return error
     remedy = "stop" if error.remedy == "wait" else error.remedy
     return msgspec.structs.replace(error, retryable=False, retry_after=None, remedy=remedy)

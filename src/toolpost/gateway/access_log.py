@@ -8,6 +8,7 @@ in it: queries, headers, bodies. A path that no route has may hold anything, and
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from functools import lru_cache
 from typing import Any, Final, TextIO
@@ -99,7 +100,10 @@ def _line(entry: Entry) -> bytes:
         "caller": caller and _safe(caller),
         "call_id": call_id,
     }
-    return msgspec.json.encode({k: v for k, v in fields.items() if v is not None})
+    said = {name: value for name, value in fields.items() if value is not None}
+    line = msgspec.json.encode(said)
+    # what a terminal obeys, or turns around, is not all below the space
+    return line if line.isascii() else json.dumps(said).encode()
 
 
 @lru_cache(maxsize=2048)

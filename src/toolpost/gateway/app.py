@@ -17,14 +17,14 @@ from time import perf_counter
 from typing import Any, Final, Protocol
 
 from toolpost.call import Caller
-from toolpost.errors import CallError, Denied, Unavailable
+from toolpost.errors import CallError, Denied, ToolNotFound, Unavailable
 from toolpost.gateway.access_log import AccessLog
 from toolpost.gateway.answers import send_broken, send_bytes, send_fault, send_json
 from toolpost.gateway.behind import CALLER, Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send
 from toolpost.gateway.identity.origins import Origins
 from toolpost.gateway.problems import Refused
-from toolpost.gateway.rest.calls import Calls
+from toolpost.gateway.rest.calls import CALL, Calls
 from toolpost.gateway.rest.routes import rest
 from toolpost.gateway.settings import GatewaySettings
 from toolpost.gateway.siblings import Siblings
@@ -45,6 +45,8 @@ _ALIVE: Final = "/healthz"
 _ABOUT: Final = "/.well-known/oauth-protected-resource"
 _OPEN: Final = frozenset((_ALIVE, "/readyz"))
 """What whoever watches over the process asks, without saying who they are."""
+_GONE: Final = 499
+"""Nobody had this status: the client went away first."""
 NOBODY: Final = Caller("nobody")
 _EXPOSED: Final = b"toolpost-call-id, location, retry-after, www-authenticate"
 
@@ -128,13 +130,11 @@ class Gateway:
             too_large = isinstance(fault, Refused) and fault.status == 413
             return await send_fault(send, fault, close=too_large), None
         except Gone:
-            return 499, None
+            return _GONE, scope.get(CALL)
         except asyncio.CancelledError:
             # The end of the request's own task: the client has gone, or the server is stopping.
-            with suppress(RuntimeError):  # what has begun cannot begin again
-                stopped = Unavailable("The gateway is being stopped.", effects="unknown")
-                await send_fault(send, stopped, close=True)
-            return 499, None
+            status = await _stopped(send)
+            return status if self.behind.inflight.stopping else _GONE, scope.get(CALL)
         except Exception as broken:  # noqa: BLE001 - the end of the line: a fault of our own
             with suppress(RuntimeError):
                 await send_broken(send, broken)
@@ -171,7 +171,7 @@ class Gateway:
     async def _about(self, send: Send) -> int:
         """Where clients get tokens for this gateway (RFC 9728)."""
         if (metadata := self._identity.metadata) is None:
-            raise Refused(404, "This gateway names no issuer of tokens.")
+            raise ToolNotFound("This gateway names no issuer of tokens.", remedy="stop")
         return await send_json(send, metadata)
 
     async def _who(self, scope: Scope, headers: dict[bytes, bytes], path: str) -> Caller:
@@ -246,6 +246,15 @@ async def _preflight(send: Send, origin: bytes, headers: dict[bytes, bytes]) -> 
     if wanted := headers.get(b"access-control-request-headers"):
         answer.append((b"access-control-allow-headers", wanted))
     return await send_bytes(send, 204, answer, b"")
+
+
+async def _stopped(send: Send) -> int:
+    """The status that the client has then; one that has gone has none."""
+    try:
+        stopped = Unavailable("The gateway is being stopped.", effects="unknown")
+        return await send_fault(send, stopped, close=True)
+    except RuntimeError:
+        return 200  # what has begun cannot begin again: it was a stream
 
 
 async def _otherwise(scope: Scope, receive: Receive, send: Send) -> None:

@@ -71,10 +71,6 @@ class Connection(HttpToolsProtocol):
         if read > self.limits.header and not self.transport.is_closing():
             self.turn_away(self._too_large())
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._heading:  # what comes behind a body is too late to say who asks, or for what
-            super().on_header(name, value)
-
     def on_body(self, body: bytes) -> None:
         self._beside -= len(body) * (_FRAME + 1)
         super().on_body(body)
@@ -90,6 +86,7 @@ class Connection(HttpToolsProtocol):
             raise ValueError  # as above
         self._heading, self._since, self._beside = False, self.loop.time(), 0
         super().on_headers_complete()
+        self.headers = []  # what comes behind a body is too late to say who asks, or for what
 
     def on_message_complete(self) -> None:
         self._heading, self._head = True, 0

@@ -23,12 +23,14 @@ _PHRASES: Final = {one.value: one.phrase for one in HTTPStatus} | {499: "Client 
 
 
 class Refused(InvalidArguments):
-    """A request that is not one, and the status that HTTP has for it."""
+    """A request that is not one, and the status that HTTP has for it, with the header that goes
+    with that.
+    """
 
-    def __init__(self, status: int, message: str, *, allow: str | None = None) -> None:
+    def __init__(self, status: int, message: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(message)
         self.status = status
-        self.allow = allow
+        self.headers = headers
 
 
 def problem(
@@ -67,16 +69,22 @@ def headers_of(error: Failure, *, challenge: str | None = None) -> Headers:
 
 
 def answer_to(
-    fault: CallError, *, tool: str = "gateway", instance: str | None = None
+    fault: CallError,
+    *,
+    tool: str = "gateway",
+    instance: str | None = None,
+    challenge: str | None = None,
 ) -> tuple[int, Headers, bytes]:
-    """What a door says to an error that never was on the road."""
+    """What a door says to an error that never was on the road. A ``challenge``, given or the
+    error's own, goes to who has not said who they are: with 401, and to nobody else.
+    """
     error = failure(fault, tool=tool, call_id="", effects="once")
     status = fault.status if isinstance(fault, Refused) else None
-    challenge = getattr(fault, "challenge", None)
-    if challenge is None and error.code == "UNAUTHORIZED":
-        challenge = "Bearer"
+    challenge = challenge or getattr(fault, "challenge", None)
+    if challenge is not None:
+        status = HTTPStatus.UNAUTHORIZED.value
     status, body = problem(error, instance=instance, status=status)
     headers = headers_of(error, challenge=challenge)
-    if isinstance(fault, Refused) and fault.allow is not None:
-        headers.append((b"allow", fault.allow.encode()))
+    if isinstance(fault, Refused):
+        headers += fault.headers
     return status, headers, body

@@ -49,7 +49,7 @@ class Watcher:
         self._failed = 0
 
     async def run(self, ready: Callable[[], None]) -> int:
-        """Until a signal; the exit code of a process that could not even start."""
+        """Until a signal; the exit code of one that could not even start, as a shell has it."""
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, self._stop.set)
@@ -71,23 +71,24 @@ class Watcher:
         pause, first = _SOON, True
         while not self._stop.is_set():
             began = asyncio.get_running_loop().time()
-            code = await self._one(first=first)
+            served, end = await self._one(first=first)
             if self._stop.is_set():
                 return
-            if first and code is not None:
-                self._failed = code or 1  # what is wrong now is wrong with the next one, too
+            if first and not served:
+                _log.error("%s while it was starting: all of them stop", end)
+                self._failed = end.code  # what is wrong now is wrong with the next one, too
                 self._stop.set()
                 return
             first = False
             lived = asyncio.get_running_loop().time() - began
             pause = _SOON if lived > _LONG else min(pause * 2, _LATEST)
-            _log.error("a server process has ended; another one starts in %.1f s", pause)
+            _log.error("%s; another one starts in %.1f s", end, pause)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stop.wait()
 
-    async def _one(self, *, first: bool) -> int | None:
-        """A process, to its end: ``None``, or its exit code if it never served."""
+    async def _one(self, *, first: bool) -> tuple[bool, _End]:
+        """A process, to its end: whether it ever served, and what that end was."""
         here, there = socket.socketpair()
         fds = [one.fileno() for one in self._sockets]
         words = self._command(",".join(map(str, fds)), str(there.fileno()))
@@ -108,7 +109,7 @@ class Watcher:
                 code = await child.wait()
             finally:
                 self._children.discard(child)
-        return None if served else code
+        return served, _End(child.pid, code)
 
     async def _end(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         """Ask all to stop, wait as long as they may take, and no longer."""
@@ -121,6 +122,24 @@ class Watcher:
             _log.error("%d server processes did not stop in time, and are killed", len(late))
             _send(self._children, signal.SIGKILL)
             await asyncio.wait(late)
+
+
+class _End:
+    """How a process ended; ``code`` is its exit code, never that of success."""
+
+    def __init__(self, pid: int, code: int) -> None:
+        self._pid, self._code = pid, code
+        self.code = 128 - code if code < 0 else code or 1
+
+    def __str__(self) -> str:
+        who = f"server process {self._pid}"
+        if self._code >= 0:
+            return f"{who} ended with exit code {self._code}"
+        try:
+            name = signal.Signals(-self._code).name
+        except ValueError:
+            name = f"signal {-self._code}"
+        return f"{who} was ended by {name}"
 
 
 async def _is_ready(line: socket.socket) -> bool:

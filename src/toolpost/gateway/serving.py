@@ -37,6 +37,8 @@ from toolpost.runtime import Runtime
 _log = logging.getLogger("toolpost.gateway")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG: Final = 2048
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is compared, not bound
+"""What stands for every address, and the one of them that is this machine's own."""
 _STREAMS_END: Final = 1.0
 """Seconds that an answer to a GET may take to end: there is no call behind it."""
 _CANCELS_END: Final = 10.0
@@ -83,9 +85,14 @@ def _listening(family: int, address: object) -> socket.socket:
 def address_of(sockets: Sequence[socket.socket]) -> str:
     """The address that a client on this machine can use."""
     host, port = sockets[0].getsockname()[:2]
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - it is compared, not bound
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104 - as above
+    host = _ANY.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def everywhere(sockets: Sequence[socket.socket]) -> str:
+    """Where else it can be reached, to be said behind its address; mostly nowhere."""
+    host, port = sockets[0].getsockname()[:2]
+    return f", and at every address of this machine, port {port}" if host in _ANY else ""
 
 
 @asynccontextmanager
@@ -210,10 +217,17 @@ class Server(uvicorn.Server):
             await asyncio.wait(self._streams(), timeout=min(self._drain, _STREAMS_END))
             for stream in self._streams():
                 stream.cancel()
+        if count := len(self.server_state.tasks):
+            _log.warning(
+                "calls in flight: %d; they have %g s to end, and Ctrl-C again cancels them",
+                count,
+                self._drain,
+            )
         await self._ended(self._drain)
         left = set(self.server_state.tasks)
         if left:
-            _log.warning("%d requests did not end in time, and are cancelled", len(left))
+            why = "at a second signal" if self.force_exit else f"after {self._drain:g} s"
+            _log.warning("calls cancelled %s: %d", why, len(left))
             for task in left:
                 task.cancel()
             await asyncio.wait(left, timeout=_CANCELS_END)

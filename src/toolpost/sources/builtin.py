@@ -12,7 +12,8 @@ the modules of ``toolpost.builtin``, imported by name when they are wanted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -116,7 +117,8 @@ class BuiltinSource:
         found: list[Registered] = []
         for done, (name, tools) in enumerate(self._wanted.items()):
             tell(done, len(self._wanted))
-            made = _module(name).tools(self._settings[name], self._base)
+            with _of(name):
+                made = list(_module(name).tools(self._settings[name], self._base))
             there = {one.spec.name: one for one in made}
             for missing in sorted(self._named & tools - there.keys()):
                 needs = getattr(_module(name), "NEEDS", {}).get(missing, "they leave it out")
@@ -151,8 +153,15 @@ def _settings(name: str, table: Any) -> Options:
     if not isinstance(table, Mapping):
         raise ConfigError(f"source builtin {name}: expected a table", at=(name,))
     kind: type[Options] = getattr(_module(name), "Settings", Options)
-    try:
+    with _of(name):
         return options_from(table, kind, f"source builtin {name}")
+
+
+@contextmanager
+def _of(name: str) -> Iterator[None]:
+    """What is wrong is in the table of this set."""
+    try:
+        yield
     except ConfigError as fault:
         raise ConfigError(fault.message, at=(name, *fault.at)) from None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from toolpost import Call, Injected, InternalError, ToolFailed, ToolSpec, tool
-from toolpost.contracts import Elicits, Question
+from toolpost.contracts import Answer, Elicits, Question
 from toolpost.result import Audio, Image, Output, Resource, Text
 
 PNG = bytes.fromhex(
@@ -90,6 +90,11 @@ async def _asked(asks: Elicits, call: Call, name: str, message: str, schema: Any
     return await asks(call, Question(name=name, message=message, schema=schema))
 
 
+def _given(said: Answer, what: str) -> str:
+    """What was said; of a client that cannot be asked, that nobody was."""
+    return str((said.content or {}).get(what, said.action))
+
+
 @tool(timeout=30)
 async def test_elicitation(message: str, call: Call, asks: Asks):
     """Ask the user."""
@@ -145,7 +150,7 @@ async def test_input_required_result_elicitation(call: Call, asks: Asks):
     said = await _asked(
         asks, call, "user_name", "What is your name?", _form(name={"type": "string"})
     )
-    return f"Hello, {said.content['name']}!"
+    return f"Hello, {_given(said, 'name')}!"
 
 
 @tool(timeout=30)
@@ -167,7 +172,7 @@ async def test_input_required_result_multi_round(call: Call, asks: Asks):
     """Ask twice."""
     name = await _asked(asks, call, "step1", "What is your name?", _form(name={"type": "string"}))
     color = await _asked(asks, call, "step2", "Which colour?", _form(color={"type": "string"}))
-    return f"{name.content['name']} likes {color.content['color']}"
+    return f"{_given(name, 'name')} likes {_given(color, 'color')}"
 
 
 @tool
@@ -218,7 +223,17 @@ async def multi_input(call: Call, asks: Asks):
     said = await asyncio.gather(
         *(_asked(asks, call, key, f"Which {key}?", name) for key in ("first", "second"))
     )
-    return " and ".join(one.content["name"] for one in said)
+    return " and ".join(_given(one, "name") for one in said)
+
+
+def how_to_reach(
+    name: str = "",
+    address: Any = None,
+    contactMethod: str = "",
+    phone: str = "",
+    email: str = "",
+) -> str:
+    return phone or email
 
 
 def _2020_12() -> ToolSpec:
@@ -245,7 +260,12 @@ def _2020_12() -> ToolSpec:
         "else": {"required": ["email"]},
         "additionalProperties": False,
     }
-    return ToolSpec(name="json_schema_2020_12_tool", description="A schema.", input_schema=schema)
+    return ToolSpec(
+        name="json_schema_2020_12_tool",
+        description="A schema.",
+        input_schema=schema,
+        binding={"module": __name__, "function": "how_to_reach"},
+    )
 
 
 def tools(change: Callable[[], None]) -> list[Any]:

@@ -162,6 +162,13 @@ async def test_a_call_waits_for_its_answer_so_long_and_no_longer(tmp_path: Path)
         assert (await call(running.url, "wonder", **ASKING))["result"]["requestState"]
         full = await call(running.url, "wonder", **ASKING)
         assert full["error"]["code"] == -31010
+    async with asked(tmp_path, questions=3, questions_each=1) as running:
+        running.runtime.registry.add(wonder)
+        assert (await call(running.url, "wonder", **ASKING))["result"]["requestState"]
+        full = await call(running.url, "wonder", **ASKING)
+        assert (full["error"]["code"], "of yours" in full["error"]["message"]) == (-31010, True)
+        running.caller = Caller(id="somebody else")
+        assert (await call(running.url, "wonder", **ASKING))["result"]["requestState"]
     ended.clear()
     async with asked(tmp_path, patience=0.1) as running:
         running.runtime.registry.add(wonder)

@@ -40,6 +40,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
     return request.param
 
 
+@pytest.mark.req("UX-6")
 async def test_tools_of_both_eras_are_called_by_clients_of_both(
     running: Running, mode: Mode
 ) -> None:

@@ -132,6 +132,19 @@ async def test_what_is_no_message_is_said_to_be_none_and_the_end_of_input_is_the
     assert (out, child.returncode) == (b"", 0)
 
 
+async def test_an_input_that_cannot_be_waited_for_is_read_to_its_end(project: Path) -> None:
+    given = program(project)
+    for source in (os.devnull, project / "empty"):
+        (project / "empty").touch()
+        with Path(source).open("rb") as nothing:
+            child = await asyncio.create_subprocess_exec(
+                given.command, *given.args, env=given.env, stdin=nothing, stdout=-1, stderr=-1
+            )
+        async with asyncio.timeout(30):
+            out, err = await child.communicate()
+        assert (out, err, child.returncode) == (b"", b"", 0)
+
+
 async def test_a_signal_ends_it_with_everything_it_started(project: Path) -> None:
     child = await started(project)
     assert child.stdin is not None and child.stdout is not None
@@ -147,6 +160,8 @@ async def test_a_signal_ends_it_with_everything_it_started(project: Path) -> Non
     await until(lambda: processes("m-signal"))
     left = processes("m-signal")
     child.terminate()
-    await asyncio.wait_for(child.wait(), 20)
+    assert await asyncio.wait_for(child.wait(), 20) == 0
     child.stdin.close()
+    assert child.stderr is not None
+    assert b"Traceback" not in await asyncio.wait_for(child.stderr.read(), 20)
     await until(lambda: not any(one.is_running() and one.status() != "zombie" for one in left))

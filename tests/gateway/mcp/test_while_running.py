@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -14,8 +15,18 @@ from mcp import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import listen
 
-from tests.gateway.mcp.running import LOCAL, Running, call_of, envelope, headers_for, serving, until
+from tests.gateway.mcp.running import (
+    LOCAL,
+    Running,
+    call_of,
+    envelope,
+    headers_for,
+    post,
+    serving,
+    until,
+)
 from toolpost import Call, Caller, tool
+from toolpost.gateway.mcp.settings import McpSettings
 
 pytestmark = pytest.mark.anyio
 Mode = Literal["auto", "legacy"]
@@ -106,24 +117,32 @@ async def _posted(running: Running, body: bytes, headers: dict[str, str]) -> Any
     return reader, writer
 
 
-async def _session(running: Running) -> dict[str, str]:
-    """A session of the handshake, and the headers that its requests have."""
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-        "MCP-Protocol-Version": "2025-11-25",
-    }
-    hello = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
-    reader, writer = await _posted(running, _message("initialize", hello), headers)
+GREETING = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+    "MCP-Protocol-Version": "2025-11-25",
+}
+
+
+def _greeting() -> bytes:
+    about = {"name": "t", "version": "1"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about}
+    return _message("initialize", hello)
+
+
+async def _session(running: Running, *, hasty: bool = False) -> dict[str, str]:
+    """A session of the handshake, and the headers that its requests have. ``hasty``: the client
+    goes as soon as it knows the session's name.
+    """
+    reader, writer = await _posted(running, _greeting(), GREETING)
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-    await reader.readuntil(b"\r\n0\r\n\r\n")
-    writer.close()
+    if hasty:
+        writer.transport.abort()
+    else:
+        await reader.readuntil(b"\r\n0\r\n\r\n")
+        writer.close()
     session = next(one for one in head.split("\r\n") if one.startswith("mcp-session-id: "))
-    return {**headers, "Mcp-Session-Id": session.split(": ")[1]}
+    return {**GREETING, "Mcp-Session-Id": session.split(": ")[1]}
 
 
 @pytest.mark.parametrize("way", ["by hand", "by the SDK", "in a session"])
@@ -154,6 +173,7 @@ async def test_a_notification_stops_a_call_of_a_session(running: Running) -> Non
     second.close()
 
 
+@pytest.mark.req("UX-2")
 async def test_clients_hear_that_the_list_of_tools_has_changed(
     running: Running, mode: Mode
 ) -> None:
@@ -192,6 +212,28 @@ async def test_a_session_is_of_the_caller_who_made_it(running: Running) -> None:
             assert status in found
     finally:
         running.caller = LOCAL
+
+
+async def test_a_session_is_there_for_who_has_not_waited_for_the_end_of_the_greeting(
+    running: Running,
+) -> None:
+    for _ in range(5):
+        headers = await _session(running, hasty=True)
+        reader, writer = await _posted(running, _message("tools/list", {}), headers)
+        assert b" 200 " in await reader.readline()
+        writer.close()
+
+
+async def test_nobody_takes_all_the_sessions_there_are(tmp_path: Path) -> None:
+    settings = McpSettings(sessions=3, sessions_each=2)
+    async with serving([steps], tmp_path, settings=settings) as running:
+        for _ in range(2):
+            await _session(running)
+        answer = await post(running.url, _greeting(), GREETING)
+        assert answer.status_code == 503
+        assert "too many sessions" in answer.json()["error"]["message"]
+        running.caller = Caller(id="somebody else")
+        await _session(running)
 
 
 async def test_what_the_envelope_says_of_a_trace_goes_with_the_call(running: Running) -> None:

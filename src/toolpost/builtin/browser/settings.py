@@ -10,7 +10,8 @@ from toolpost.errors import ConfigError
 from toolpost.options import Options
 
 SAMPLE = """\
-egress = ["*"]   # all that is public; a private address has to be named: "localhost:3000"
+# All that is public; a private address has to be named: "localhost:3000".
+egress = ["*"]
 """
 _LEAST_MEMORY = 512 * 1024 * 1024
 

@@ -23,8 +23,9 @@ from toolpost.options import Options, options_from
 from toolpost.wording import nearest, short
 
 SAMPLE: Final = """\
-# The programs that may be run; their rules say with which words. These only look at
-# this machine. There are also curl, dig, git, ip, journalctl, kubectl, nslookup, ping, ss.
+# The programs that may be run; their rules say with which words. These only
+# look at this machine. There are also curl, dig, git, ip, journalctl, kubectl,
+# nslookup, ping, ss.
 programs = ["df", "du", "free", "ps", "uname", "uptime"]
 # read = ["/var/log"]                    # folders that programs may see
 # egress = ["cluster.example:6443"]      # where curl, kubectl and ping may go

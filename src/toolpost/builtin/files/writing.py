@@ -86,6 +86,12 @@ def write_file(
     :param overwrite: Whether a file that is there may be replaced.
     """
     data = _bytes(content, encoding)
+    if path.endswith(("/", "/.")):
+        raise InvalidArguments(
+            f"/path: {short(path, 200)} is the name of a directory: name the file in it. "
+            "Directories are made as needed",
+            effects="none",
+        )
     with _writing(path, files, size=len(data)) as spot:
         if spot.old is not None and not overwrite:
             raise ToolFailed(f"There is a file already: {short(path, 200)}", effects="none")

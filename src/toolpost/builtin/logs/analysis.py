@@ -21,6 +21,8 @@ from toolpost.builtin.logs.stacks import Collector, Trace, names_an_error, trace
 
 _SAMPLE: Final = 1000
 """Lines from which the layout is learned."""
+_PIECE: Final = 2000
+"""Lines after which it looks at the clock."""
 _EXAMPLE: Final = 500
 _MOST_STACKS: Final = 500
 _MOST_TIMES: Final = 64
@@ -171,7 +173,7 @@ class Analysis:
 
     def run(self, source: Lines) -> None:
         """Read it all, or as much as there is time for."""
-        for batch in self._in_time(self._with_layout(iter(source)), source):
+        for batch in self._in_time(self._with_layout(iter(source))):
             for line in batch:
                 self.lines += 1
                 if line:
@@ -185,26 +187,31 @@ class Analysis:
         held: list[str] = []
         for batch in batches:
             held += batch
-            if len(held) >= _SAMPLE:
+            if len(held) >= _SAMPLE or self._is_late():
                 break
         self.layout = Layout(held[:_SAMPLE])
         yield held
         yield from batches
 
-    def _in_time(self, batches: Iterable[list[str]], source: Lines) -> Iterator[list[str]]:
+    def _in_time(self, batches: Iterable[list[str]]) -> Iterator[list[str]]:
+        """A piece in any case, and then as many as there is time for."""
+        begun = False
         for batch in batches:
-            for start in range(0, len(batch), 2000):
-                yield batch[start : start + 2000]
-                if self._until is not None and monotonic() >= self._until:
-                    more = start + 2000 < len(batch) or source.taken != source.size
-                    self.complete = not more
-                    if more:
-                        return
+            for start in range(0, max(1, len(batch)), _PIECE):
+                if begun and self._is_late():
+                    self.complete = False
+                    return
+                begun = True
+                yield batch[start : start + _PIECE]
+
+    def _is_late(self) -> bool:
+        return self._until is not None and monotonic() >= self._until
 
     def _line(self, line: str) -> None:
-        if self._collector.open and (self._collector.goes_on(line)):
-            return
-        self._end_trace()
+        if self._collector.open:
+            if self._collector.goes_on(line):
+                return
+            self._end_trace()
         piece = self.layout.split(line)
         if piece.moment is None and self._continues(line):
             return

@@ -162,9 +162,9 @@ class _Plain:
         found = pattern.search(line, 0, HEAD)
         if found is None:
             return None, line
-        again = pattern.match(line, found.end() + 1)
-        found = again or found
         end = found.end()
+        if line[end + 1 : end + 2].isalnum() and (again := pattern.match(line, end + 1)):
+            found, end = again, again.end()  # said twice: by who wrote it, and by who passed it on
         lead = _LEAD.match(line, end)
         return self.clock.read(found), line[lead.end() if lead else end :]
 

@@ -48,6 +48,7 @@ _SIZE_AGAIN: Final = re.compile(r" \([0-9.,]++ ?[KMGTkmgt]i?[Bb]\)")
 _LIST: Final = re.compile(r"<\*>(?:[\s,]++<\*>)++")
 _MANY: Final = re.compile(r"<\*>(?:[\s,:;|/#.+-]*+<\*>)++")
 _FILLED: Final = re.compile(r"(?<!\.)\.{3,}+(?=[0-9])")
+_ONE_DIGIT: Final = bytes.maketrans(b"0123456789", b"0000000000")
 _WORDS: Final = re.compile(rf"<\*>|[^{_D}]++|[=:,;()\[\]{{}}\"'|<>]")
 
 
@@ -84,6 +85,13 @@ def masked(message: str) -> str:
         dated = ":" in message and _DATE_SIGN.search(message) is not None
         plain = _VALUE.sub(WILD, _DATE.sub(WILD, message) if dated else message)
     return _LIST.sub(WILD, plain) if plain.count(WILD) > 1 else plain
+
+
+def alike(message: str) -> bytes:
+    """The same for messages that differ in their digits only: those have one mask, for no pattern
+    here tells one digit from another, and none is left in a mask.
+    """
+    return message.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
 
 
 def one_of_many(plain: str) -> str:

@@ -2,11 +2,12 @@
 
 Above: ``analysis.py``. Below: ``masking.py``.
 
-A message without its values (``masked``) is a *shape*. Most lines have a shape that was seen before
-and cost one look-up. Shapes that differ in one word only are one template where that word takes so
-many forms that it is a value too: a name, a host. That is decided from time to time, over all
-shapes of one length, and for good at the end. Words are never taken for values because there are
-few of them: ``link up`` and ``link down`` stay two templates.
+A message without its values (``masked``) is a *shape*. Most messages are, but for digits, ones that
+were seen before, and cost one look-up (``alike``); of the others most have a shape that was.
+Shapes that differ in one word only are one template where that word takes so many forms that it is
+a value too: a name, a host. That is decided from time to time, over all shapes of one length, and
+for good at the end. Words are never taken for values because there are few of them: ``link up`` and
+``link down`` stay two templates.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, Protocol, Self, TypeVar
 
-from toolpost.builtin.logs.masking import WILD, masked, one_of_many, words
+from toolpost.builtin.logs.masking import WILD, alike, masked, one_of_many, words
 
 FORMS: Final = 8
 """So many words in one place, all else being equal, and it is a place for values."""
@@ -52,6 +53,8 @@ class Miner(Generic[T]):
     def __init__(self, fresh: Callable[[], T], *, most: int = _MOST_SHAPES) -> None:
         self._fresh, self._most = fresh, most
         self._known: dict[str, T] = {}
+        self._alike: dict[bytes, T] = {}
+        """What was found for messages that differ in their digits only."""
         self._shapes: dict[Shape, T] = {}
         self._places: dict[tuple[int, str], set[tuple[int, ...]]] = defaultdict(set)
         self._texts: dict[Shape, str] = {}
@@ -62,9 +65,16 @@ class Miner(Generic[T]):
         """What is kept for the template of this message; made if it is new. ``plain`` is the
         message without its values, if somebody knows.
         """
-        plain = plain or masked(message)
-        found = self._known.get(plain)
-        return self._look(plain) if found is None else found
+        if plain:
+            return self._of_plain(plain)
+        key = alike(message)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._of_plain(masked(message))
+            if len(self._alike) >= _MOST_KNOWN:
+                self._alike.clear()
+            self._alike[key] = found
+        return found
 
     def close(self) -> Iterator[tuple[str, T]]:
         """Every template with what was kept for it."""
@@ -79,6 +89,10 @@ class Miner(Generic[T]):
         yield from found.items()
         if self._rest is not None:
             yield REST, self._rest
+
+    def _of_plain(self, plain: str) -> T:
+        found = self._known.get(plain)
+        return self._look(plain) if found is None else found
 
     def _look(self, plain: str) -> T:
         shape = _shape(plain)
@@ -129,6 +143,7 @@ class Miner(Generic[T]):
             if len(shapes) >= _FORMS_BESIDE_VALUES:
                 self._merge_alike(shapes, forms)
         self._known.clear()
+        self._alike.clear()
 
     def _merge_alike(self, shapes: list[Shape], forms: int) -> None:
         """Shapes of one length: until none is left that differs from enough others in one word, or

@@ -21,6 +21,7 @@ _CLOCK: Final = r"(?P<h>[01]\d|2[0-3]):(?P<min>[0-5]\d):(?P<s>[0-6]\d)"
 _PART: Final = r"(?:[.,:](?P<f>\d{1,9}))?+"
 _ZONE: Final = r"(?: ?(?P<z>Z|UTC|GMT|[+-]\d\d:?\d\d)(?![A-Za-z0-9]))?+"
 _YMD: Final = r"(?P<y>(?:19|20)\d\d)(?P<d1>[-/.])(?P<m>0[1-9]|1[0-2])(?P=d1)(?P<d>[0-3]\d)"
+_POWERS: Final = tuple(10**digits for digits in range(10))
 _WEEKDAY: Final = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
 
@@ -98,16 +99,17 @@ class Clock:
     def read(self, found: Fields) -> float | None:
         """The moment, or ``None`` for a 31st of June."""
         part = found[self._part] if self._part else None
-        text = found[0]
-        if part is not None:
-            start = found.start(self._part) - found.start()
-            text = text[:start] + text[start + len(part) :]
+        if part is None:
+            text = found[0]
+        else:
+            line, (start, end) = found.string, found.span(self._part)
+            text = line[found.start() : start] + line[end : found.end()]
         if text != self._second:
             moment = self._read(found)
             if moment is None:
                 return None
             self._second, self._moment = text, moment
-        return self._moment if part is None else self._moment + int(part) / 10 ** len(part)
+        return self._moment if part is None else self._moment + int(part) / _POWERS[len(part)]
 
     def _read(self, found: Fields) -> float | None:
         if self._epoch:
@@ -119,10 +121,10 @@ class Clock:
             except (ValueError, OverflowError):
                 return None
             self._said = said
-        hour = int(found["h"])
+        hour, minute, second = map(int, found.group("h", "min", "s"))
         if self._half and found["half"]:
             hour = hour % 12 + 12 * (found["half"] == "PM")
-        return self._day + hour * 3600 + int(found["min"]) * 60 + int(found["s"])
+        return self._day + hour * 3600 + minute * 60 + second
 
     def _midnight(self, field: dict[str, str | None]) -> float:
         today = self._now

@@ -90,8 +90,7 @@ class Lines:
             if len(pending) > LONGEST:
                 lines.append(pending)
                 pending, skipping = "", True
-            if lines:
-                yield self._bounded(lines)
+            yield self._bounded(lines)  # none, if a line is very long: who waits looks at the clock
         if pending:
             yield self._bounded([pending])
 

@@ -8,18 +8,20 @@ many at most.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from toolpost.approvals.values import principal
 from toolpost.call import Caller
+from toolpost.codes import STATUS
 from toolpost.errors import Unauthorized
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
 from toolpost.gateway.mcp.calls import Calls
@@ -39,7 +41,13 @@ from toolpost.runtime import Runtime
 _OF_TASKS: Final = (b"tasks/get", b"tasks/update", b"tasks/cancel")
 _HEADER_MISMATCH: Final = -32020
 _PARSE_ERROR: Final = -32700
+_INVALID_REQUEST: Final = -32600
+_BATCH: Final = "A request is one message: send those of a batch one by one."
+_FULL: Final = STATUS["QUEUE_FULL"].rpc
+_MANY: Final = "You have too many sessions open: end one of them, or come back later."
 _SESSION: Final = b"mcp-session-id"
+_OPENS: Final = 10.0
+"""Seconds that the opening of a session may take when nobody waits for it any more."""
 _JSON: Final = (b"content-type", b"application/json")
 _who: ContextVar[Caller] = ContextVar("toolpost_mcp_caller")
 
@@ -57,6 +65,7 @@ class Mcp:
         siblings: Siblings | None = None,
     ) -> None:
         self._runtime, self._body, self._siblings = runtime, body, siblings
+        self._each = settings.sessions_each
         self._definitions = Definitions(runtime.registry.get)
         tasks = None if jobs is None else self._tasks(jobs, settings.patience)
         mark = str if siblings is None else siblings.marked
@@ -98,7 +107,8 @@ class Mcp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = scope.get(CALLER)
         if not isinstance(caller, Caller):
-            status, headers, body = answer_to(Unauthorized("Nobody has said who calls."))
+            nobody = Unauthorized("Nobody has said who calls.")
+            status, headers, body = answer_to(nobody, challenge="Bearer")
             await _sent(send, status, headers, body)
             return
         if scope["method"] == "POST":
@@ -117,6 +127,9 @@ class Mcp:
         except Refused as why:
             await _sent(send, why.status, [_JSON], _unread(why.message))
             return
+        if isinstance(data, list):
+            await _sent(send, 400, [_JSON], _error(_INVALID_REQUEST, _BATCH, None))
+            return
         if headers.get(b"mcp-method") in _OF_TASKS and not _routed(data, headers):
             mismatch = _error(_HEADER_MISMATCH, "The header Mcp-Name is not the task's id.", data)
             await _sent(send, 400, [_JSON], mismatch)
@@ -129,7 +142,12 @@ class Mcp:
             if answered is not None:
                 await _sent(send, answered[0], [_JSON], answered[1])
                 return
-        await self._by_sdk(scope, _again(body, receive), send, caller)
+        if not isinstance(data, dict) or data.get("method") != "initialize":
+            await self._by_sdk(scope, _again(body, receive), send, caller)
+        elif self._has_many(caller):
+            await _sent(send, 503, [_JSON], _error(_FULL, _MANY, data))
+        else:
+            await self._opened(scope, _again(body, receive), send, caller)
 
     async def _elsewhere(self, scope: Scope, data: Any, body: bytes, send: Send) -> bool:
         """Whether it is of something that lives in another process, which has answered then."""
@@ -142,17 +160,35 @@ class Mcp:
             return False
         return await siblings.hand_over(process, scope, body, send)
 
+    def _has_many(self, caller: Caller) -> bool:
+        mine = authorization_context(_user(caller))
+        owners = self._manager._session_owners.values()  # it counts all, and not those of one
+        return sum(one == mine for one in owners) >= self._each
+
+    async def _opened(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+        """A client may leave as soon as it has its answer, before the stream has come to its end:
+        the session that it has been told of is there all the same.
+        """
+        opening = asyncio.create_task(self._by_sdk(scope, receive, send, caller))
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening], timeout=_OPENS)
+            opening.cancel()
+            raise
+
     async def _by_sdk(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
         presence = Presence()
         # what stands around a value is no part of it, and not every server takes it away
         headers = [(key, value.strip(b" \t")) for key, value in scope["headers"]]
         if (siblings := self._siblings) is not None:
             headers = [one if one[0] != _SESSION else _own(siblings, one) for one in headers]
-            send = _marking(siblings, send)
         scope = {**scope, "headers": headers, PRESENCE: presence, "user": _user(caller)}
         _who.set(caller)
+        answer = _Answer(send, siblings)
         try:
-            await self._manager.handle_request(scope, receive, send)
+            await self._manager.handle_request(scope, receive, answer)
+            await answer.end()
         finally:
             presence.end()
 
@@ -189,19 +225,26 @@ def _own(siblings: Siblings, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]
     return header[0], siblings.split(header[1].decode("latin-1"))[0].encode("latin-1")
 
 
-def _marking(siblings: Siblings, send: Send) -> Send:
-    """Clients know a session by a name that says where it lives."""
+class _Answer:
+    """Hands an answer on. Clients know a session by a name that says in which process it lives."""
 
-    async def marking(message: Any) -> None:
-        if message["type"] == "http.response.start":
+    def __init__(self, send: Send, siblings: Siblings | None) -> None:
+        self._send, self._siblings, self._open = send, siblings, False
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start" and (siblings := self._siblings) is not None:
             headers = [
                 (key, siblings.marked(value.decode()).encode() if key == _SESSION else value)
                 for key, value in message.get("headers", ())
             ]
             message = {**message, "headers": headers}
-        await send(message)
+        self._open = message["type"] == "http.response.start" or message.get("more_body", False)
+        await self._send(message)
 
-    return marking
+    async def end(self) -> None:
+        """The SDK leaves the stream of a session that is over as it is."""
+        if self._open:
+            await self._send({"type": "http.response.body", "body": b""})
 
 
 def _unread(message: str) -> bytes:

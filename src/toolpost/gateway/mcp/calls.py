@@ -12,11 +12,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from toolpost.approvals import Approvals, Decision, Request
+from toolpost.approvals.values import principal
 from toolpost.call import Caller, Progress
 from toolpost.codes import STATUS
 from toolpost.contracts import Answer, Question
@@ -74,6 +75,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     put: Callable[[Question], Awaitable[Answer]] | None = None
 
 
+class _Waiting(NamedTuple):
+    """A call that waits for an answer, for so long, of ``who``."""
+
+    conversation: Conversation
+    timer: asyncio.TimerHandle
+    who: str
+
+
 class Calls:
     """Answers calls, and keeps those that wait: ``mark`` names them so that others find them."""
 
@@ -90,7 +99,7 @@ class Calls:
         config = runtime.config
         self._states = States(config.base / config.settings.state)
         self._tasks, self._mark = tasks, mark
-        self._waiting: dict[str, tuple[Conversation, asyncio.TimerHandle]] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     async def answer(self, wanted: Wanted) -> dict[str, Any]:
@@ -105,9 +114,9 @@ class Calls:
     async def close(self) -> None:
         """End the calls that wait."""
         waiting, self._waiting = self._waiting, {}
-        for conversation, timer in waiting.values():
-            timer.cancel()
-            await conversation.end()
+        for one in waiting.values():
+            one.timer.cancel()
+            await one.conversation.end()
         await asyncio.gather(*self._ending)
 
     async def _begun(
@@ -203,10 +212,9 @@ class Calls:
         if found is None:
             _log.warning("a state of %s for %s leads nowhere", wanted.caller.id, wanted.name)
             raise _stale()
-        conversation, timer = found
-        timer.cancel()
-        conversation.answer(wanted.answers)
-        return await self._turn(wanted, definition, conversation)
+        found.timer.cancel()
+        found.conversation.answer(wanted.answers)
+        return await self._turn(wanted, definition, found.conversation)
 
     async def _turn(
         self, wanted: Wanted, definition: Definition | None, conversation: Conversation
@@ -215,12 +223,13 @@ class Calls:
         turn = await conversation.turn()
         if isinstance(turn, Result):
             return await self._told(wanted, definition, turn)
-        if len(self._waiting) >= self._settings.questions:
+        who = principal(wanted.caller)
+        if (full := self._full(who)) is not None:
             await conversation.end()
-            raise Refusal(STATUS["QUEUE_FULL"].rpc, "Too many calls wait for answers. Try again.")
+            raise Refusal(STATUS["QUEUE_FULL"].rpc, full)
         number, patience = self._mark(token_hex(16)), self._settings.patience
         timer = asyncio.get_running_loop().call_later(patience, self._given_up, number)
-        self._waiting[number] = conversation, timer
+        self._waiting[number] = _Waiting(conversation, timer, who)
         state = State(
             "question",
             number,
@@ -229,9 +238,17 @@ class Calls:
         )
         return await self._required(state, turn)
 
+    def _full(self, who: str) -> str | None:
+        """Why no more calls may wait, if so."""
+        if len(self._waiting) >= self._settings.questions:
+            return "Too many calls wait for answers. Try again."
+        of_theirs = sum(one.who == who for one in self._waiting.values())
+        if of_theirs >= self._settings.questions_each:
+            return "Too many calls of yours wait for answers. Answer some of them first."
+        return None
+
     def _given_up(self, number: str) -> None:
-        conversation, _ = self._waiting.pop(number)
-        ending = asyncio.create_task(conversation.end())
+        ending = asyncio.create_task(self._waiting.pop(number).conversation.end())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 

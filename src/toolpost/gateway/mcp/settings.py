@@ -22,10 +22,14 @@ class McpSettings(Options, frozen=True, kw_only=True):
     """That a client may keep a list without asking again."""
     sessions: int = 1000
     """Of clients that begin with a handshake, at once."""
+    sessions_each: int = 250
+    """The same, of one caller: nobody takes them all."""
     session_idle: float = 1800.0
     """After which such a session is forgotten."""
     questions: int = 100
     """Calls that may wait at once for the answer to a question of theirs."""
+    questions_each: int = 25
+    """The same, of one caller."""
     patience: float = 300.0
     """That such a call waits."""
     task: float = 60.0
@@ -36,7 +40,7 @@ class McpSettings(Options, frozen=True, kw_only=True):
     """
 
     def __post_init__(self) -> None:
-        for name in ("page", "sessions", "questions"):
+        for name in ("page", "sessions", "sessions_each", "questions", "questions_each"):
             if not 1 <= getattr(self, name) <= 1_000_000:
                 raise ValueError(f"{name} must be 1 to 1,000,000")
         for name in ("session_idle", "patience", "task"):

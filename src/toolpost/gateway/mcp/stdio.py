@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import selectors
 import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -93,7 +94,7 @@ class _Lines:
     @classmethod
     async def of(cls, fd: int) -> Self:
         stream = asyncio.StreamReader(limit=_MOST_MESSAGE)
-        if stat.S_ISREG(os.fstat(fd).st_mode):
+        if not _watchable(fd):
             stream.feed_data(await asyncio.to_thread(os.read, fd, _MOST_MESSAGE))
             stream.feed_eof()
             return cls(stream, None)
@@ -118,6 +119,18 @@ class _Lines:
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+
+def _watchable(fd: int) -> bool:
+    """Whether it can be waited for; a file and ``/dev/null`` always have all that they have."""
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return False
+    with selectors.DefaultSelector() as selector:
+        try:
+            selector.register(fd, selectors.EVENT_READ)
+        except PermissionError:
+            return False
+    return True
 
 
 async def _hear(

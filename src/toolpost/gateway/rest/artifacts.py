@@ -64,7 +64,8 @@ def _asked(said: str | None, size: int) -> tuple[int, int]:
     else:
         first, end = int(match[1]), min(size, int(match[2] or size) + 1)
     if first >= end:
-        raise Refused(416, f"There are {size:,} bytes, counted from 0.")
+        there = (b"content-range", b"bytes */%d" % size)
+        raise Refused(416, f"There are {size:,} bytes, counted from 0.", there)
     return first, end
 
 

@@ -47,8 +47,8 @@ def queried(request: Request, *known: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in known:
-            hint = nearest(name, known) or f"; there are: {', '.join(known) or 'none'}"
-            raise Refused(400, f"The query has no {short(name)!r}{hint}.")
+            hint = nearest(name, known) or f"; there are: {', '.join(known) or 'none'}."
+            raise Refused(400, f"The query has no {short(name)!r}{hint}")
         if name in found:
             raise Refused(400, f"{name} is in the query twice: give one.")
         if not _TEXT.fullmatch(value):
@@ -82,8 +82,8 @@ async def sent(request: Request, behind: Behind, *known: str) -> dict[str, Any]:
         raise Refused(400, "The body is a JSON object.")
     for name in data:
         if name not in known:
-            hint = nearest(name, known) or f"; there are: {', '.join(known) or 'none'}"
-            raise InvalidArguments(f"/{short(name)}: is not known here{hint}.")
+            hint = nearest(name, known) or f"; there are: {', '.join(known) or 'none'}."
+            raise InvalidArguments(f"/{short(name)}: is not known here{hint}")
     return data
 
 

@@ -33,6 +33,8 @@ from toolpost.result import Metadata, Result
 
 WORK: Final = "toolpost.work"
 """Where the scope has the task of a request, under a server that cancels it if the client goes."""
+CALL: Final = "toolpost.call"
+"""Where it has the id of the call that it made: for the access log, if it comes to no answer."""
 Hear = Callable[[Progress], None]
 Answered = tuple[int, str | None]
 """The status, and the id of the call: for the access log."""
@@ -59,7 +61,7 @@ class Calls:
         key, trace = key_of(headers), trace_of(headers)
         if self._jobs is not None and prefers(headers, b"respond-async"):
             return await _detached(self._jobs, name, wanted, send, caller, key=key), None
-        call_id = new_call_id()
+        call_id = scope[CALL] = new_call_id()
         task = scope.get(WORK)
         if task is not None and not wants_events(headers):
             result = await self.executed(name, wanted, caller, call_id, task, key, trace)

@@ -59,7 +59,8 @@ async def _http(request: Request, fault: Exception) -> Response:
         return as_response(ToolNotFound(nothing, remedy="stop"))
     allow = (fault.headers or {}).get("Allow")
     said = f"{request.method} is not for this address." if allow else fault.detail
-    return as_response(Refused(fault.status_code, said, allow=allow))
+    headers = [(b"allow", allow.encode())] if allow else []
+    return as_response(Refused(fault.status_code, said, *headers))
 
 
 async def _failed(request: Request, fault: Exception) -> Response:

@@ -73,16 +73,19 @@ async def stream(run: Run, send: Send, call_id: str) -> int:
     call.add_done_callback(lambda _: feed.news.set())
     try:
         await _news(feed, _PATIENCE)
-        if call.done() and call.result().error is not None and not feed.taken():
+        told = feed.taken()
+        if call.done() and not told and call.result().error is not None:
             return await send_result(send, call.result(), call_id)
         await _begin(send, call_id)
         while not call.done():
-            await _piece(send, feed.taken() or SILENCE)
+            await _piece(send, told or SILENCE)
             await _news(feed, HEARTBEAT)
-        await _end(send, feed.taken() + event("result", result_bytes(call.result())))
+            told = feed.taken()
+        await _end(send, told + event("result", result_bytes(call.result())))
     except asyncio.CancelledError:
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
+        feed.taken()  # nobody will read it, and what was cancelled may be kept for a while
         with suppress(RuntimeError):  # the stream had not begun, or its client has gone
             await _end(send, event("result", result_bytes(_stopping(call_id))))
         raise

@@ -42,8 +42,8 @@ def wanted_of(data: Any) -> Wanted:
         return Wanted(arguments)
     for name in data:
         if name not in FIELDS:
-            hint = nearest(name, FIELDS) or f"; there are {', '.join(FIELDS)}"
-            raise InvalidArguments(f"/{short(name)}: is not known here{hint}.")
+            hint = nearest(name, FIELDS) or f"; there are {', '.join(FIELDS)}."
+            raise InvalidArguments(f"/{short(name)}: is not known here{hint}")
     return Wanted(
         arguments,
         _text(data, "session_id"),
