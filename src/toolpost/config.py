@@ -52,8 +52,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[jobs]``. ``ttl``: seconds that a job which has ended is kept, with its result; ``running``:
-    how many run at once in a process; ``most``: how many of one caller may be open.
+    """``[jobs]``. ``ttl``: seconds that a job which has ended is kept, with its result;
+    ``running``: how many run at once in a process; ``most``: how many of one caller may be open.
     """
 
     ttl: float = 86_400.0

@@ -89,8 +89,8 @@ class Watch(msgspec.Struct, frozen=True):
 
 
 class Gate(Protocol):
-    """So many calls at a time: who finds fewer ``running`` than ``most`` may add himself to them,
-    and when the call is over takes himself out, or has one of those ``waiting`` step in: ``hand_on``.
+    """So many calls at a time: who finds fewer ``running`` than ``most`` may add himself to them.
+    When the call is over he takes himself out, or one of those ``waiting`` steps in: ``hand_on``.
     """
 
     running: int

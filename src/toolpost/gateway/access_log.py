@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from functools import lru_cache
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import msgspec
 
@@ -21,6 +21,21 @@ _EVERY: Final = 0.1
 _MOST: Final = 20_000
 _LONGEST: Final = 300
 Entry = tuple[float, str, str, int, float, str | None, str | None, str | None]
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    time: str
+    logger: str
+    method: str
+    path: str
+    status: int
+    ms: float
+    peer: str | None = None
+    caller: str | None = None
+    call_id: str | None = None
+
+
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 class AccessLog:
@@ -66,11 +81,16 @@ class AccessLog:
         return taken, left_out
 
     def _write(self, lines: list[Entry], left_out: int) -> None:
-        text = b"\n".join([_line(entry) for entry in lines]).decode()
+        said = _encode_lines(_shown(lines))
+        if not said.isascii():
+            # what a terminal obeys, or turns around, is not all below the space
+            plain = (json.dumps(msgspec.json.decode(line)) for line in said.splitlines())
+            said = "".join(f"{line}\n" for line in plain).encode()
+        text = said.decode()
         if left_out:
-            text += f'\n{{"left_out":{left_out}}}'
+            text += f'{{"left_out":{left_out}}}\n'
         try:
-            self._stream.write(text + "\n")
+            self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads it any more: that is no reason to stop serving
@@ -86,24 +106,27 @@ class AccessLog:
             self._write(*self._taken())
 
 
-def _line(entry: Entry) -> bytes:
-    when, method, path, status, took, peer, caller, call_id = entry
-    fields: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when))
-        + f".{int(when % 1 * 1000):03d}Z",
-        "logger": "toolpost.access",
-        "method": method,
-        "path": _safe(path),
-        "status": status,
-        "ms": round(took * 1000, 3),
-        "peer": peer,
-        "caller": caller and _safe(caller),
-        "call_id": call_id,
-    }
-    said = {name: value for name, value in fields.items() if value is not None}
-    line = msgspec.json.encode(said)
-    # what a terminal obeys, or turns around, is not all below the space
-    return line if line.isascii() else json.dumps(said).encode()
+def _shown(entries: list[Entry]) -> list[_Line]:
+    """Most of them are of the same second, whose name is made once."""
+    shown, second, name = [], 0, ""
+    for when, method, path, status, took, peer, caller, call_id in entries:
+        if int(when) != second:
+            second = int(when)
+            name = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        shown.append(
+            _Line(
+                f"{name}.{int((when - second) * 1000):03d}Z",
+                "toolpost.access",
+                method,
+                _safe(path),
+                status,
+                round(took * 1000, 3),
+                peer,
+                caller and _safe(caller),
+                call_id,
+            )
+        )
+    return shown
 
 
 @lru_cache(maxsize=2048)

@@ -19,12 +19,12 @@ from typing import Any, Final, Protocol
 from toolpost.call import Caller
 from toolpost.errors import CallError, Denied, ToolNotFound, Unavailable
 from toolpost.gateway.access_log import AccessLog
-from toolpost.gateway.answers import send_broken, send_bytes, send_fault, send_json
+from toolpost.gateway.answers import WHOLE, send_broken, send_bytes, send_fault, send_json
 from toolpost.gateway.behind import CALLER, Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send
 from toolpost.gateway.identity.origins import Origins
 from toolpost.gateway.problems import Refused
-from toolpost.gateway.rest.calls import CALL, Calls
+from toolpost.gateway.rest.calls import CALL, Answered, Calls
 from toolpost.gateway.rest.routes import rest
 from toolpost.gateway.settings import GatewaySettings
 from toolpost.gateway.siblings import Siblings
@@ -68,6 +68,16 @@ class Mcp(Protocol):
     """What answers at ``/mcp``; ``leave`` ends the streams that nobody else would end."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def plain(
+        self,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        send: Send,
+        caller: Caller,
+    ) -> Answered | Receive:
+        """Answer the plainest of calls; of any other, what is to be received for it."""
 
     def leave(self) -> None: ...
 
@@ -153,6 +163,7 @@ class Gateway:
             if method == "OPTIONS":
                 return await _preflight(send, origin, headers), None
             send = _shared(send, origin)
+            scope.pop(WHOLE, None)
         if path.startswith(_ABOUT) and method == "GET":
             return await self._about(send), None
         caller = await self._who(scope, headers, path)
@@ -163,7 +174,10 @@ class Gateway:
             return await send_json(send, {"alive": True}), None
         told = _Told(send)
         if self._mcp is not None and (path == "/mcp" or path.startswith("/mcp/")):
-            await self._mcp(scope, receive, told)
+            answered = await self._mcp.plain(scope, headers, receive, send, caller)
+            if isinstance(answered, tuple):
+                return answered
+            await self._mcp(scope, answered, told)
         else:
             await self._rest(scope, receive, told)
         return told.status, told.call_id

@@ -75,7 +75,7 @@ def json_of(headers: dict[bytes, bytes], body: bytes) -> Any:
         data = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
         return _slowly(body)
-    keys = _keys(data)
+    keys = keys_in(data)
     if body.count(b":") != keys and len(_KEY_ENDS.findall(body)) != keys:
         return _slowly(body)
     return data
@@ -87,7 +87,7 @@ def _is_json(kind: bytes) -> bool:
     return name.strip().lower() == b"application/json" and plain in (b"", b"charset=utf-8")
 
 
-def _keys(data: Any) -> int:
+def keys_in(data: Any) -> int:
     """How many keys there are; where the text has more, one of them was there twice."""
     count, level = 0, [data]
     while level:

@@ -8,7 +8,7 @@ A client that goes takes its request with it: the task is cancelled, and so is t
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -17,14 +17,16 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from toolpost.errors import CallError, QueueFull
+from toolpost.gateway.answers import WHOLE
+from toolpost.gateway.bodies import Scope
 from toolpost.gateway.problems import Refused, answer_to
 from toolpost.gateway.rest.calls import WORK
 from toolpost.gateway.settings import GatewaySettings
 
-
-_FRAME = 16
+_JSON: Final = b"content-type: application/json\r\ncontent-length: "
+_FRAME: Final = 16
 """Bytes beside each byte of a body that its framing may have: chunks of one byte have six."""
-_AHEAD = 64
+_AHEAD: Final = 64
 """Requests that a client may send before it has the answer to the first."""
 
 
@@ -54,6 +56,9 @@ class Connection(HttpToolsProtocol):
         self._stuck: float | None = None
         """Since when the client does not read what is there for it."""
         self._refusal: CallError | None = None
+        self._told: list[tuple[bytes, bytes]] | None = None
+        """The headers of every answer, of which ``_begin`` is made."""
+        self._begin = b""
         if len(self.connections) > self.limits.connections:
             self.turn_away(
                 QueueFull("There are too many connections: come back later.", retry_after=1.0)
@@ -104,12 +109,37 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.work = work = self.loop.create_task(cycle.run_asgi(app))
         cycle.scope[WORK] = work  # type: ignore[typeddict-unknown-key]
+        cycle.scope[WHOLE] = self.whole  # type: ignore[typeddict-unknown-key]
         work.add_done_callback(self.tasks.discard)
         self.tasks.add(work)
+
+    def whole(self, scope: Scope, body: bytes) -> bool:
+        """Answer with JSON in one piece; ``False``: it takes ``send``, which can do all else."""
+        cycle: RequestResponseCycle = self.cycle
+        if (
+            cycle.scope is not scope  # another request has come already, and waits
+            or not cycle.keep_alive
+            or cycle.response_started
+            or cycle.disconnected
+            or self.flow.write_paused
+        ):
+            return False
+        if self._told is not cycle.default_headers:  # made anew each second: the time is in them
+            self._told = cycle.default_headers
+            lines = [name + b": " + value + b"\r\n" for name, value in self._told]
+            self._begin = b"".join([STATUS_LINE[200], *lines, _JSON])
+        self.transport.write(b"%b%d\r\n\r\n%b" % (self._begin, len(body), body))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.pipeline.clear()
+        if self.cycle is not None:
+            # they know each other: nothing else would part them
+            self.cycle.scope.pop(WHOLE, None)  # type: ignore[typeddict-item]
         if self.work is not None and self.cycle.disconnected:
             self.work.cancel()
 

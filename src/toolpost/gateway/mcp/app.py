@@ -23,16 +23,18 @@ from toolpost.approvals.values import principal
 from toolpost.call import Caller
 from toolpost.codes import STATUS
 from toolpost.errors import Unauthorized
+from toolpost.gateway.answers import send_whole
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
 from toolpost.gateway.mcp.calls import Calls
 from toolpost.gateway.mcp.definitions import Definitions
-from toolpost.gateway.mcp.fast import Fast, named
+from toolpost.gateway.mcp.fast import Fast, is_plain, named
 from toolpost.gateway.mcp.questions import Questions
 from toolpost.gateway.mcp.sealed import leads_to
 from toolpost.gateway.mcp.server import CALLER, PRESENCE, Presence, ToolServer
 from toolpost.gateway.mcp.settings import McpSettings
 from toolpost.gateway.mcp.tasks import Tasks
 from toolpost.gateway.problems import Refused, answer_to
+from toolpost.gateway.rest.calls import Answered
 from toolpost.gateway.siblings import HANDED, Siblings
 from toolpost.jobs import Jobs
 from toolpost.jobs.desk import house
@@ -103,6 +105,33 @@ class Mcp:
     def leave(self) -> None:
         """Whoever only listens for changes is told that there will be none: the server stops."""
         self._server.hush()
+
+    async def plain(
+        self,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        send: Send,
+        caller: Caller,
+    ) -> Answered | Receive:
+        """Answer the plainest of calls; of any other, what is to be received for it."""
+        single = len(headers) == len(scope["headers"])
+        if not (single and scope["method"] == "POST" and is_plain(headers)):
+            return receive
+        try:
+            body = await body_of(headers, receive, self._body)
+        except Refused as why:
+            await _sent(send, why.status, [_JSON], _unread(why.message))
+            return why.status, None
+        answered = await self._fast.plain(body, headers[b"mcp-name"], caller)
+        if answered is None:
+            return _again(body, receive)
+        status, said, call_id = answered
+        if status == 200:
+            await send_whole(scope, send, said)
+        else:
+            await _sent(send, status, [_JSON], said)
+        return status, call_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = scope.get(CALLER)

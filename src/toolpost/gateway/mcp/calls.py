@@ -97,6 +97,7 @@ class Calls:
     ) -> None:
         self._runtime, self._settings, self._definitions = runtime, settings, definitions
         config = runtime.config
+        self.execute = runtime.execute
         self._states = States(config.base / config.settings.state)
         self._tasks, self._mark = tasks, mark
         self._waiting: dict[str, _Waiting] = {}
@@ -130,7 +131,7 @@ class Calls:
             conversation.begin(self._run(wanted, asked=conversation.asked, grant=grant))
             return await self._turn(wanted, definition, conversation)
         result = await self._run(wanted, grant=grant)
-        return await self._told(wanted, definition, result)
+        return await self.told(wanted, definition, result)
 
     def _is_task(self, definition: Definition, wanted: Wanted) -> bool:
         """Those of the handshake know of no such thing."""
@@ -154,7 +155,7 @@ class Calls:
             )
         except CallError as refused:
             error = failure(refused, tool=wanted.name, call_id="", effects=definition.spec.effects)
-            return await self._told(wanted, definition, Result(error=error))
+            return await self.told(wanted, definition, Result(error=error))
 
     # --- on the road ------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class Calls:
             on_progress=wanted.tell,
         )
 
-    async def _told(
+    async def told(
         self, wanted: Wanted, definition: Definition | None, result: Result
     ) -> dict[str, Any]:
         """A result, for the client; where it is that a person has to be asked, that is done."""
@@ -222,7 +223,7 @@ class Calls:
         """The result of a call that may ask, or its questions: then the call waits."""
         turn = await conversation.turn()
         if isinstance(turn, Result):
-            return await self._told(wanted, definition, turn)
+            return await self.told(wanted, definition, turn)
         who = principal(wanted.caller)
         if (full := self._full(who)) is not None:
             await conversation.end()

@@ -7,12 +7,15 @@ being answered, progress being wanted — goes to the SDK, which knows what to s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from toolpost.call import Caller
+from toolpost.gateway.bodies import keys_in
+from toolpost.gateway.mcp.answers import answer_of
 from toolpost.gateway.mcp.asking import Client
 from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted
 from toolpost.gateway.mcp.definitions import Definitions
@@ -29,7 +32,47 @@ _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _ACCEPTS: Final = (b"application/json, text/event-stream", b"text/event-stream, application/json")
 _BAD: Final = frozenset((-32602, -32021))
 """Errors that are 400 over HTTP."""
+_USUAL: Final = frozenset(
+    (
+        *(b"host", b"content-type", b"content-length", b"accept", b"authorization", b"user-agent"),
+        *(b"accept-encoding", b"accept-language", b"connection", b"sec-fetch-mode", *_ROUTING),
+    )
+)
+"""Headers of which none has a say in how a call is answered, but for those that are looked at."""
 _encode: Final = msgspec.json.Encoder().encode
+
+
+class _Info(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    version: str
+
+
+class _Meta(
+    msgspec.Struct,
+    forbid_unknown_fields=True,
+    rename={"version": _META_VERSION, "can": _META_CAN, "info": _META_CLIENT},
+):
+    version: Literal["2026-07-28"]
+    can: dict[str, dict[str, Any]]
+    info: _Info | UnsetType = UNSET
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True, rename={"meta": "_meta"}):
+    name: str
+    meta: _Meta
+    arguments: dict[str, Any] | UnsetType = UNSET
+
+
+class _Plain(msgspec.Struct, forbid_unknown_fields=True):
+    """A call that says nothing but what it must, as most do: that can be read in one go."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    method: Literal["tools/call"]
+    params: _Params
+
+
+_decode: Final = msgspec.json.Decoder(_Plain).decode
 
 
 class Fast:
@@ -44,16 +87,43 @@ class Fast:
         wanted = self._wanted(data, name, caller)
         if wanted is None:
             return None
+        return await self._said(data["id"], self._calls.answer(wanted))
+
+    async def plain(
+        self, body: bytes, name: bytes, caller: Caller
+    ) -> tuple[int, bytes, str] | None:
+        """Status, body and the id of the call; ``None`` if it is not as plain as that."""
+        message = _plain(body)
+        if message is None or message.params.name.encode() != name:
+            return None
+        tool, arguments = message.params.name, message.params.arguments or None
+        definition = self._definitions.named(tool)
+        if definition is None or definition.headers or definition.needs:
+            return None
+        result = await self._calls.execute(tool, arguments, caller)
+        call_id = result.metadata.call_id
+        if result.error is None:
+            said = answer_of(result, definition, VERSION)
+            said["_meta"][_SERVER] = self._info
+            return 200, _encode({"jsonrpc": "2.0", "id": message.id, "result": said}), call_id
+        client = Client(VERSION, message.params.meta.can)
+        wanted = Wanted(name=tool, arguments=arguments, caller=caller, client=client)
+        told = self._calls.told(wanted, definition, result)
+        return *await self._said(message.id, told), call_id
+
+    async def _said(
+        self, number: int | str, answering: Awaitable[dict[str, Any]]
+    ) -> tuple[int, bytes]:
         status = 200
         try:
-            result = await self._calls.answer(wanted)
+            result = await answering
             result.setdefault("_meta", {})[_SERVER] = self._info
-            said: dict[str, Any] = {"jsonrpc": "2.0", "id": data["id"], "result": result}
+            said: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "result": result}
         except Refusal as why:
             error = {"code": why.code, "message": why.message}
             if why.data is not None:
                 error["data"] = why.data
-            said = {"jsonrpc": "2.0", "id": data["id"], "error": error}
+            said = {"jsonrpc": "2.0", "id": number, "error": error}
             status = 400 if why.code in _BAD else 200
         return status, _encode(said)
 
@@ -78,6 +148,37 @@ class Fast:
         return Wanted(
             name=name, arguments=arguments, caller=caller, client=Client(VERSION, can), meta=meta
         )
+
+
+def is_plain(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether these are the headers of a call, and nothing in them wants a closer look."""
+    return (
+        headers.get(b"mcp-method") == b"tools/call"
+        and headers.get(b"mcp-protocol-version") == _VERSION
+        and headers.get(b"content-type") == b"application/json"
+        and headers.get(b"accept") in _ACCEPTS
+        and b"mcp-name" in headers
+        and headers.keys() <= _USUAL
+    )
+
+
+def _plain(body: bytes) -> _Plain | None:
+    """The call, if it is plain and every key is there once: as many keys as there are colons."""
+    try:
+        message = _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+        return None
+    params, can = message.params, message.params.meta.can
+    keys = 8  # four, the name and what goes with it, and two in that
+    if params.arguments is not UNSET:
+        keys += 1 + keys_in(params.arguments)
+    if params.meta.info is not UNSET:
+        keys += 3
+    if can:
+        if "elicitation" in can or "extensions" in can:
+            return None  # it may be asked something, or be given a task
+        keys += keys_in(can)
+    return message if body.count(b":") == keys else None
 
 
 def named(headers: list[tuple[bytes, bytes]]) -> str | None:

@@ -16,7 +16,7 @@ import msgspec
 from toolpost.call import Caller, Progress, new_call_id
 from toolpost.errors import Cancelled
 from toolpost.failure import failure
-from toolpost.gateway.answers import send_bytes, send_result
+from toolpost.gateway.answers import result_bytes, send_bytes, send_result, send_whole
 from toolpost.gateway.behind import Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
 from toolpost.gateway.rest.streaming import stream
@@ -65,6 +65,8 @@ class Calls:
         task = scope.get(WORK)
         if task is not None and not wants_events(headers):
             result = await self.executed(name, wanted, caller, call_id, task, key, trace)
+            if result.error is None:
+                return await send_whole(scope, send, result_bytes(result)), call_id
             return await send_result(send, result, call_id), call_id
 
         def run(hear: Hear | None) -> asyncio.Task[Result]:
