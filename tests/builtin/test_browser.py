@@ -23,7 +23,6 @@ from toolpost.builtin.browser.program import chromium
 from toolpost.config import Config
 from toolpost.errors import ConfigError, Unavailable
 from toolpost.spec import ToolSpec
-from toolpost.testing import check_tool
 
 pytestmark = pytest.mark.anyio
 FENCE = 60
@@ -234,40 +233,6 @@ async def test_a_window_that_a_click_opens_takes_the_place_of_the_page(web: Web,
     assert (await web.done("click", {"url": "/window", "target": "a"}, who))["title"] == "Two"
     found = await web.done("extract", {"selector": "p"}, who)
     assert found["items"] == [{"text": "second"}]
-
-
-async def test_every_example_of_every_spec_runs(web: Web, who: str) -> None:
-    for entry in web.entries:
-        await web.done("navigate", {"url": "/"}, who)
-        for shown in entry.spec.examples:
-            given = {**shown, **({"url": "/"} if "url" in shown else {})}
-            await web.done(entry.spec.name.removeprefix("browser_"), given, who)
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("navigate", {}),
-        ("snapshot", {}),
-        ("screenshot", {}),
-        ("extract", {"selector": "h1"}),
-        ("click", {"target": "h1"}),
-        ("fill", {"target": "input", "value": "tea"}),
-    ],
-)
-async def test_each_tool_stands_up_to_its_check(web: Web, name: str, given: Any) -> None:
-    (entry,) = (one for one in web.entries if one.spec.name == f"browser_{name}")
-    report = await check_tool(
-        entry,
-        arguments={"url": web.site.url, **given},
-        failing={"url": "http://169.254.169.254/", **given},
-        slow={"url": f"{web.site.url}/never", **given},
-        parallel=2,
-    )
-    bad = {item.name for item in report.items if item.outcome != "passed"}
-    assert bad <= (set() if entry.spec.input_schema.get("required") else {"missing argument"}), str(
-        report
-    )
 
 
 def test_the_specs_say_what_they_do() -> None:
