@@ -1,9 +1,10 @@
-"""Running a coroutine under a time limit that costs nothing until the coroutine suspends.
+"""A time limit that costs nothing until a coroutine suspends.
 
 ``asyncio.timeout`` arms a timer for every call, comes back late from a coroutine that swallows its
-cancellation, and calls that a success. Here the coroutine is driven by hand: the timer is armed at
-the first suspension; at the limit the coroutine is cancelled; if it clings to life for longer than
-a grace period it is left to itself in a task of its own (``strays``) and the caller goes on.
+cancellation, and calls that a success. ``invoke.py`` drives the coroutine by hand: the alarm is
+armed at the first suspension; at the limit the coroutine is cancelled; if it clings to life for
+longer than a grace period it is left to itself in a task of its own (``strays``) and the caller
+goes on.
 
 Only a coroutine that blocks the thread cannot be interrupted; it comes back late, but not as a
 success.
@@ -53,9 +54,9 @@ class _Wheel:
     __slots__ = ("_ticks",)
 
     def __init__(self) -> None:
-        self._ticks: dict[int, set[_Alarm]] = {}
+        self._ticks: dict[int, set[Alarm]] = {}
 
-    def arm(self, alarm: _Alarm) -> set[_Alarm]:
+    def arm(self, alarm: Alarm) -> set[Alarm]:
         """What it is in from now on: taken out of there, it will not ring."""
         tick = int(alarm.ends / TICK) + 1
         armed = self._ticks.get(tick)
@@ -80,7 +81,7 @@ def _wheel(loop: asyncio.AbstractEventLoop) -> _Wheel:
     return wheel
 
 
-class _Alarm(msgspec.Struct, eq=False, gc=False):
+class Alarm(msgspec.Struct, eq=False, gc=False):
     """Cancels its task at the limit, and once more when the grace is over.
 
     Unknown to the collector, for there is one for every run that waits: it ends with its run.
@@ -132,35 +133,13 @@ class _Alarm(msgspec.Struct, eq=False, gc=False):
         return None if passes(exc) else gave_up()
 
 
-def driven(
-    coro: Coroutine[Any, Any, T], waiting: Any, seconds: float, began: float, strays: _Strays
-) -> Generator[Any, Any, T]:
-    """The rest of a run that has suspended for the first time, on ``waiting``."""
+def armed(seconds: float, began: float) -> Alarm:
+    """The alarm of a run that has suspended for the first time."""
     task = asyncio.current_task()
     assert task is not None, "a time limit needs a running task"
-    alarm = _Alarm(task, task.cancelling(), seconds, began + seconds, task.get_loop())
+    alarm = Alarm(task, task.cancelling(), seconds, began + seconds, task.get_loop())
     alarm.arm()
-    try:
-        while True:
-            try:
-                if waiting is None or type(waiting) is asyncio.Future:
-                    sent, thrown = (yield waiting), None
-                else:
-                    sent, thrown = (yield from _resting(waiting, alarm)), None
-            except BaseException as exc:  # a cancellation, or what the awaited future raised
-                sent, thrown = None, exc
-                if alarm.abandoned:
-                    _leave_behind(coro, exc, strays)
-                    raise
-            waiting = coro.send(sent) if thrown is None else coro.throw(thrown)
-    except StopIteration as stop:
-        if (verdict := alarm.verdict(None)) is not None:
-            raise verdict from None
-        return stop.value  # type: ignore[no-any-return]
-    except BaseException as exc:
-        if (verdict := alarm.verdict(exc)) is not None:
-            raise verdict from exc
-        raise
+    return alarm
 
 
 def gave_up() -> RuntimeError:
@@ -184,7 +163,7 @@ def timed_out(seconds: float, effects: Outcome = "unknown") -> TimedOut:
     )
 
 
-def _resting(waiting: Any, alarm: _Alarm) -> Generator[Any, Any, Any]:
+def resting(waiting: Any, alarm: Alarm) -> Generator[Any, Any, Any]:
     """Wait for what the coroutine waits for, as its task would. A task or a group of them may
     swallow a cancellation and then never end: it is waited for through a future of our own, so
     that the alarm gets us out.
@@ -212,7 +191,7 @@ def _wake(proxy: asyncio.Future[None], _: object) -> None:
         proxy.set_result(None)
 
 
-def _leave_behind(coro: Coroutine[Any, Any, Any], thrown: BaseException, strays: _Strays) -> None:
+def leave_behind(coro: Coroutine[Any, Any, Any], thrown: BaseException, strays: _Strays) -> None:
     task = asyncio.get_running_loop().create_task(_wander(coro, thrown), name="toolpost-stray")
     strays.add(task)
     task.add_done_callback(strays.discard)

@@ -18,7 +18,7 @@ import msgspec
 from toolpost.bound import running_loop
 from toolpost.call import Call
 from toolpost.contracts import Handle, Plans, Walk
-from toolpost.deadline import driven, gave_up, passes, timed_out
+from toolpost.deadline import armed, gave_up, leave_behind, passes, resting, timed_out
 from toolpost.errors import ApprovalRequired, CallError, InternalError, InvalidArguments
 from toolpost.given import NEVER
 from toolpost.output import WIDE, finisher, scalar_of
@@ -41,7 +41,7 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
     admit, fits = schema.admit, schema.native()
 
     # A generator, and not a coroutine: the tool's own is driven by hand here, so that one that
-    # never suspends needs no timer (``deadline.py`` goes on with one that does).
+    # never suspends needs no alarm (``deadline.py``).
     @types.coroutine
     def invoke(call: Call) -> Generator[Any, Any, Result]:  # noqa: C901 - as above
         value: Any
@@ -76,7 +76,31 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
                         raise
                     raise gave_up() from exc
                 else:
-                    value = yield from driven(running, waiting, seconds, began, strays)
+                    # Here, and not in a generator of its own: of a thousand that wait, each costs.
+                    alarm = armed(seconds, began)
+                    try:
+                        while True:
+                            try:
+                                if waiting is None or type(waiting) is asyncio.Future:
+                                    sent, thrown = (yield waiting), None
+                                else:
+                                    sent, thrown = (yield from resting(waiting, alarm)), None
+                            except BaseException as exc:  # a cancellation, or what it waited for
+                                sent, thrown = None, exc
+                                if alarm.abandoned:
+                                    leave_behind(running, exc, strays)
+                                    raise
+                            waiting = (
+                                running.send(sent) if thrown is None else running.throw(thrown)
+                            )
+                    except StopIteration as stop:
+                        if (verdict := alarm.verdict(None)) is not None:
+                            raise verdict from None
+                        value = stop.value
+                    except BaseException as exc:
+                        if (verdict := alarm.verdict(exc)) is not None:
+                            raise verdict from exc
+                        raise
             except CallError as error:
                 raise error.of_a_run() from error.__cause__
             if type(value) is scalar and (scalar is not int or -WIDE < value < WIDE):

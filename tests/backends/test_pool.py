@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.backends import pool_tools
 from tests.processes import Watch, descendants, innermost, running
-from tests.test_deadline import limited
+from tests.test_deadline import as_raised, limited  # noqa: F401 - a fixture
 from toolpost.backends.python.pool import Target, WorkerPool
 from toolpost.errors import (
     InternalError,
@@ -603,6 +603,7 @@ async def test_many_calls_many_cancels_and_the_pool_is_sound(pool: WorkerPool) -
     assert len(os.listdir("/proc/self/fd")) <= before + 2 * 8
 
 
+@pytest.mark.usefixtures("as_raised")
 async def test_a_call_that_is_given_up_while_it_is_loaded_leaves_the_worker_loading(
     tmp_path: Path,
 ) -> None:
@@ -621,6 +622,7 @@ async def test_a_call_that_is_given_up_while_it_is_loaded_leaves_the_worker_load
         assert await pool.run(target, {}) == 42
 
 
+@pytest.mark.usefixtures("as_raised")
 async def test_a_call_that_is_given_up_while_it_waits_for_a_worker_has_had_no_effects(
     tmp_path: Path,
 ) -> None:
