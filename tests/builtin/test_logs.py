@@ -702,6 +702,10 @@ def test_what_differs_is_a_value_and_what_says_something_is_not() -> None:
         "wrote /var/lib/x/y in 3ms": "wrote <*> in <*>",
         "user=alice logged in": "user=<*> logged in",
         "1, 2, 3 and 4": "<*> and <*>",
+        "stored (size 2.3 KB, free 9 MB)": "stored (size <*>, free <*>)",
+        "stored (size 411 B, free 9 MB)": "stored (size <*>, free <*>)",
+        "unit FE:F2:AB:CD:CC:EA:BF:DD:EE:E9:BF:FA is gone": "unit <*> is gone",
+        "slot<0> took <1 sec": "slot<<*>> took <*>",
         "state changed from UP to DOWN": "state changed from UP to DOWN",
     }.items():
         assert masked(text) == plain

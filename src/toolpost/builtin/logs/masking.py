@@ -38,13 +38,15 @@ _DATE: Final = re.compile(
 )
 _DATE_SIGN: Final = re.compile(r"[a-z]{2},? ++[0-9]{1,2} ")
 _HEX_GROUPS: Final = re.compile(
-    r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}+:|:){2,7}+[0-9A-Fa-f]{1,4}+(?![\w:])"
+    r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}+:|:){2,19}+[0-9A-Fa-f]{1,4}+(?![\w:])"
 )
-"""Addresses of networks and of their cards; a group of one may look like a word."""
+"""Addresses of networks and of their cards, and serial numbers; a group may look like a word."""
 _QUOTED: Final = re.compile(r"(?<==)\"[^\"]*+\"")
-_LESS: Final = re.compile(r"<\s?[0-9][\w.]*+(?: (?:sec|ms|min)\b)?")
+_LESS: Final = re.compile(r"<\s?[0-9][\w.]*+(?!>)(?: (?:sec|ms|min)\b)?")
 _SIZE_AGAIN: Final = re.compile(r" \([0-9.,]++ ?[KMGTkmgt]i?[Bb]\)")
 """``2048 bytes (2.00 KB)``: the same again for people, and only where it is large."""
+_UNIT: Final = re.compile(r"(?<=<\*>) (?:[KMGT]i?)?B(?![\w/])")
+"""``2.3 KB`` and ``411 B``: which unit it is goes by the number."""
 _LIST: Final = re.compile(r"<\*>(?:[\s,]++<\*>)++")
 _MANY: Final = re.compile(r"<\*>(?:[\s,:;|/#.+-]*+<\*>)++")
 _FILLED: Final = re.compile(r"(?<!\.)\.{3,}+(?=[0-9])")
@@ -84,6 +86,8 @@ def masked(message: str) -> str:
     else:
         dated = ":" in message and _DATE_SIGN.search(message) is not None
         plain = _VALUE.sub(WILD, _DATE.sub(WILD, message) if dated else message)
+    if "B" in plain:
+        plain = _UNIT.sub("", plain)
     return _LIST.sub(WILD, plain) if plain.count(WILD) > 1 else plain
 
 
