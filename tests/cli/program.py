@@ -15,7 +15,8 @@ from typing import Any
 PROGRAM = (sys.executable, "-m", "toolpost.cli.main")
 _UNWANTED = ("TOOLPOST_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
 _TAKE_THE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); "  # whoever runs the tests may ignore it
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 
