@@ -53,7 +53,7 @@ def test_what_is_ordinary_is_left_alone(rules: Rules, text: str) -> None:
 
 
 @engines
-def test_no_text_of_a_megabyte_takes_long_whatever_it_repeats(rules: Rules) -> None:
+def test_no_long_text_takes_long_whatever_it_repeats(rules: Rules) -> None:
     pieces = [
         "a", "1", "1234-", "1234 ", "a@", "@a.a", "1.", "eyJ-", "eyJa.eyJb.", "password='", "://a:",
         "-----BEGIN PRIVATE KEY-----a-", "sk-a1", "bearer A1", "2001:", "+1 ", "DE89 ", "é@a",
@@ -63,8 +63,8 @@ def test_no_text_of_a_megabyte_takes_long_whatever_it_repeats(rules: Rules) -> N
     ]  # fmt: skip
     began = time.monotonic()
     for piece in pieces:
-        rules.find(piece * (1_000_000 // len(piece)))
-    assert time.monotonic() - began < 60  # together; quadratic would be hours
+        rules.find(piece * (250_000 // len(piece)))
+    assert time.monotonic() - began < 60  # together; quadratic would be many minutes
 
 
 @engines
