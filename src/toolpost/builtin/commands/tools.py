@@ -281,7 +281,7 @@ class SystemCommand(
 
 
 class SystemCommandChange(
-    Tool,
+    SystemCommand,
     name=_CHANGES,
     title="Run a command that changes something",
     category="system",
@@ -298,37 +298,6 @@ class SystemCommandChange(
     Only the programs below can be run, with the options that they are allowed: what is refused
     says what would do. There is no shell. To look at things, use system_command.
     """
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        return self._commands.about
-
-    def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Nobody is asked about a command that would be refused."""
-        self._commands.refuse(arguments)
-        return ()
-
-    async def run(
-        self,
-        command: Name,
-        args: Words = [],  # noqa: B006 - read only, and part of the schema
-        directory: Folder = None,
-        *,
-        call: Call,
-        sandbox: Injected[SharedSandbox | None] = None,
-    ) -> Ended:
-        self._commands.use(sandbox)
-        return _told(command, args, await self._commands.run(call, command, args, directory))
-
-    async def health(self, *, sandbox: Injected[SharedSandbox | None] = None) -> Health:
-        self._commands.use(sandbox)
-        return await self._commands.health(self.spec)
-
-    async def close(self) -> None:
-        await self._commands.close()
 
 
 def tools(settings: Settings, base: Path) -> Iterable[Registered]:
