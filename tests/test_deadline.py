@@ -611,3 +611,62 @@ def test_a_run_that_was_cancelled_is_not_kept_by_what_it_leaves_behind(
     gone = run(main())
     gc.collect()
     assert gone() is None
+
+
+async def asking(call: Call, question: asyncio.Future[None]) -> str:
+    """A tool that asks somebody, twice as long as its own limit, and then works."""
+    with deadline.paused(call):
+        asyncio.get_running_loop().call_later(LIMIT * 2, question.set_result, None)
+        await question
+    await asyncio.sleep(0)
+    return "answered"
+
+
+def called(seconds: float = LIMIT, deadline: float | None = None) -> tuple[Call, Any]:
+    spec = ToolSpec(name="tool", description="A tool.", kind="python", timeout=seconds)
+    now = time.monotonic()
+    ends = None if deadline is None else now + deadline
+    call = Call("tool", spec, {}, OWNER, "call", Metadata("call"), None, ends, started=now)
+
+    async def run(tool: Coroutine[Any, Any, Any]) -> Any:
+        walk = invoking(spec, Running(tool), set(), Schema(spec.input_schema), alone=True)  # type: ignore[arg-type]
+        return await walk(call)
+
+    return call, run
+
+
+def test_the_time_that_a_person_takes_to_answer_is_not_the_tools(run: Any) -> None:
+    async def main() -> None:
+        call, under_its_limit = called()
+        result = await under_its_limit(asking(call, forever()))
+        assert result.output == "answered"
+        assert result.metadata.waited_ms >= LIMIT * 1000
+
+    run(main())
+
+
+def test_after_the_answer_the_limit_holds_again(run: Any) -> None:
+    async def hanging(call: Call) -> None:
+        await asking(call, forever())
+        await forever()
+
+    async def main() -> None:
+        call, under_its_limit = called()
+        with pytest.raises(TimedOut):
+            await under_its_limit(hanging(call))
+
+    run(main())
+
+
+def test_nobody_answers_beyond_the_callers_deadline(run: Any) -> None:
+    async def unanswered(call: Call) -> None:
+        with deadline.paused(call):
+            await forever()
+
+    async def main() -> None:
+        call, under_its_limit = called(deadline=LIMIT * 2)
+        with pytest.raises(TimedOut):
+            await under_its_limit(unanswered(call))
+        assert not deadline._since
+
+    run(main())

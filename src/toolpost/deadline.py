@@ -7,15 +7,15 @@ longer than a grace period it is left to itself in a task of its own (``strays``
 goes on.
 
 Only a coroutine that blocks the thread cannot be interrupted; it comes back late, but not as a
-success.
+success. While a person answers what a tool asks, its time does not run (``paused``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Coroutine, Generator
-from contextlib import suppress
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
@@ -23,7 +23,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from toolpost.call import Call
 from toolpost.errors import Outcome, TimedOut
+from toolpost.result import Metadata
 
 T = TypeVar("T")
 GRACE = 1.0
@@ -42,6 +44,28 @@ def not_begun() -> asyncio.CancelledError:
     A class of its own would not do: ``asyncio.timeout`` knows a cancellation by its exact class.
     """
     return asyncio.CancelledError(_NOT_BEGUN)
+
+
+_since: dict[str, float] = {}
+"""The calls that wait for a person now, and since when."""
+
+
+@contextmanager
+def paused(call: Call) -> Iterator[None]:
+    """A person is asked what the tool wants to know: that is not the tool's time."""
+    if call.call_id in _since:  # asked two things at once, they have that time once
+        yield
+        return
+    _since[call.call_id] = monotonic()
+    try:
+        yield
+    finally:
+        call.about.waited_ms += (monotonic() - _since.pop(call.call_id)) * 1000
+
+
+def _waited(about: Metadata) -> float:
+    since = _since.get(about.call_id)
+    return about.waited_ms / 1000 + (0.0 if since is None else monotonic() - since)
 
 
 class _Wheel:
@@ -92,6 +116,10 @@ class Alarm(msgspec.Struct, eq=False, gc=False):
     seconds: float
     ends: float
     loop: asyncio.AbstractEventLoop
+    _about: Metadata
+    _waited: float
+    """What it had waited for before."""
+    _latest: float | None
     rung: int = 0
     abandoned: bool = False
     _timer: asyncio.TimerHandle | None = None
@@ -104,9 +132,20 @@ class Alarm(msgspec.Struct, eq=False, gc=False):
             self._timer = self.loop.call_later(max(0.0, self.ends - monotonic()), self.ring)
 
     def ring(self) -> None:
+        if (left := self._put_off() - monotonic()) > 0:
+            self._timer = self.loop.call_later(max(left, TICK), self.ring)
+            return
         self.rung += 1
         self._timer = self.loop.call_later(GRACE, self._give_up)
         self._task.cancel()
+
+    def _put_off(self) -> float:
+        """The end, later by as long as a person was asked; never beyond the caller's deadline."""
+        waited = _waited(self._about)
+        self.ends, self._waited = self.ends + waited - self._waited, waited
+        if self._latest is not None and self.ends > self._latest:
+            self.ends = self._latest
+        return self.ends
 
     def _give_up(self) -> None:
         self.rung += 1
@@ -129,15 +168,20 @@ class Alarm(msgspec.Struct, eq=False, gc=False):
             waited = isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,)
             return timed_out(self.seconds, effects="none" if waited else "unknown")
         if exc is None:
-            return timed_out(self.seconds, effects="done") if monotonic() > self.ends else None
+            now = monotonic()
+            on_time = now <= self.ends or now <= self._put_off()
+            return None if on_time else timed_out(self.seconds, effects="done")
         return None if passes(exc) else gave_up()
 
 
-def armed(seconds: float, began: float) -> Alarm:
+def armed(seconds: float, began: float, call: Call) -> Alarm:
     """The alarm of a run that has suspended for the first time."""
-    task = asyncio.current_task()
+    task, about = asyncio.current_task(), call.about
     assert task is not None, "a time limit needs a running task"
-    alarm = Alarm(task, task.cancelling(), seconds, began + seconds, task.get_loop())
+    alarm = Alarm(
+        task, task.cancelling(), seconds, began + seconds, task.get_loop(),
+        about, about.waited_ms / 1000, call.deadline,
+    )  # fmt: skip
     alarm.arm()
     return alarm
 

@@ -77,7 +77,7 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
                     raise gave_up() from exc
                 else:
                     # Here, and not in a generator of its own: of a thousand that wait, each costs.
-                    alarm = armed(seconds, began)
+                    alarm = armed(seconds, began, call)
                     try:
                         while True:
                             try:
@@ -96,7 +96,7 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
                     except StopIteration as stop:
                         if (verdict := alarm.verdict(None)) is not None:
                             raise verdict from None
-                        value = stop.value
+                        value, began = stop.value, alarm.ends - seconds
                     except BaseException as exc:
                         if (verdict := alarm.verdict(exc)) is not None:
                             raise verdict from exc

@@ -40,8 +40,15 @@ async def visit(call: Call, asks: conforming.Asks) -> str:
     return said.action
 
 
+@tool(timeout=0.2)
+async def hurried(call: Call, asks: conforming.Asks) -> str:
+    """Ask, though there is hardly time for it."""
+    said = await asks(call, Question(message="And?", schema={"type": "object"}))
+    return said.action
+
+
 GREETER = conforming.test_input_required_result_elicitation
-TOOLS = [send, visit, GREETER, conforming.test_input_required_result_multi_round]
+TOOLS = [send, visit, hurried, GREETER, conforming.test_input_required_result_multi_round]
 GREET = "test_input_required_result_elicitation"
 
 
@@ -90,6 +97,34 @@ async def test_what_a_tool_asks_is_put_to_its_caller(tmp_path: Path, mode: Mode)
         result = await client.call_tool("test_input_required_result_multi_round", {})
     assert result.content == [types.TextContent(text="Ada likes blue")]
     assert [one.message for one in seen] == ["What is your name?", "Which colour?"]
+
+
+async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path, mode: Mode) -> None:
+    async def thinking(_: str) -> None:
+        thought: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.4, thought.set_result, None)
+        await thought
+
+    answer, _ = answering(accepts(), before=thinking)
+    async with (
+        asked(tmp_path) as running,
+        Client(running.url, mode=mode, elicitation_callback=answer) as client,
+    ):
+        result = await client.call_tool("hurried", {})
+    assert result.content == [types.TextContent(text="accept")]
+
+
+async def test_a_person_who_never_answers_holds_no_call_for_ever(tmp_path: Path) -> None:
+    async def silent(_: str) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    answer, _ = answering(before=silent)
+    async with (
+        asked(tmp_path, patience=0.3) as running,
+        Client(running.url, mode="legacy", elicitation_callback=answer) as client,
+    ):
+        result = await client.call_tool("hurried", {})
+    assert result.content == [types.TextContent(text="cancel")]
 
 
 async def test_a_page_is_shown_to_who_can_show_pages_and_to_nobody_else(tmp_path: Path) -> None:

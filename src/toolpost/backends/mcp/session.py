@@ -34,6 +34,7 @@ from toolpost.backends.mcp.wire import FLOODED, Forgotten, Wire
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.contracts import Answer, Elicits, Question
+from toolpost.deadline import paused
 from toolpost.errors import (
     CallError,
     InvalidArguments,
@@ -416,7 +417,8 @@ async def _elicited(
         except InvalidSchema as fault:
             return types.ErrorData(code=types.INVALID_PARAMS, message=fault.message)
         question = Question(message=message, schema=params.requested_schema, name=name)
-    answer: Answer = await elicits(call, question)
+    with paused(call):
+        answer: Answer = await elicits(call, question)
     content = answer.content if answer.action == "accept" and question.url is None else None
     return types.ElicitResult(action=answer.action, content=content)
 

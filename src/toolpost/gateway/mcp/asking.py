@@ -19,6 +19,7 @@ import msgspec
 
 from toolpost.call import Call
 from toolpost.contracts import Answer, Question
+from toolpost.deadline import paused
 from toolpost.result import Result
 from toolpost.schema import Schema
 
@@ -46,7 +47,10 @@ async def ask(call: Call, question: Question) -> Answer:
     """Put a question to who called; where nobody can be asked, nobody has answered."""
     name = str(call.metadata.get(ASKING, "")).partition(" ")[0]
     asked = _asked.get(name)
-    return UNASKED if asked is None else await asked.put(call, question)
+    if asked is None:
+        return UNASKED
+    with paused(call):
+        return await asked.put(call, question)
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -150,12 +154,18 @@ def answer_from(given: Any, question: Question) -> Answer | None:
     return Answer("accept", content)
 
 
+def form_of(question: Question) -> dict[str, Any]:
+    """What is to be filled in. Clients insist on fields, even if there are none."""
+    return {"type": "object", "properties": {}, **(question.schema or {})}
+
+
 def request_of(question: Question) -> dict[str, Any]:
     """A question as a client of the later revision gets it."""
     params: dict[str, Any]
     if question.url is not None:
         params = {"mode": "url", "message": question.message, "url": question.url}
     else:
-        schema = question.schema or {"type": "object", "properties": {}}
-        params = {"mode": "form", "message": question.message, "requestedSchema": schema}
+        params = {
+            "mode": "form", "message": question.message, "requestedSchema": form_of(question),
+        }  # fmt: skip
     return {"method": "elicitation/create", "params": params}

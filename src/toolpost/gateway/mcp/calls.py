@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
@@ -18,13 +19,21 @@ import msgspec
 
 from toolpost.approvals import Approvals, Decision, Request
 from toolpost.approvals.values import principal
-from toolpost.call import Caller, Progress
+from toolpost.call import Call, Caller, Progress
 from toolpost.codes import STATUS
 from toolpost.contracts import Answer, Question
 from toolpost.errors import CallError, MissingPart
 from toolpost.failure import failure
 from toolpost.gateway.mcp.answers import answer_of, text_of
-from toolpost.gateway.mcp.asking import ASKING, Asked, Client, Conversation, answer_from, request_of
+from toolpost.gateway.mcp.asking import (
+    ASKING,
+    UNASKED,
+    Asked,
+    Client,
+    Conversation,
+    answer_from,
+    request_of,
+)
 from toolpost.gateway.mcp.definitions import Definition, Definitions
 from toolpost.gateway.mcp.sealed import Broken, State, States, bound_to
 from toolpost.gateway.mcp.settings import McpSettings
@@ -164,7 +173,7 @@ class Calls:
     ) -> Result:
         meta, metadata = wanted.meta, None
         if asked is None and (put := wanted.put) is not None:
-            asked = Asked(lambda _, question: put(question))
+            asked = Asked(partial(_patiently, put, self._settings.patience))
         if asked is not None:
             metadata = {ASKING: asked.name}
         if "traceparent" in meta:
@@ -339,6 +348,17 @@ class Calls:
             return self._runtime.extension("approval").approvals
         except MissingPart:
             return None
+
+
+async def _patiently(
+    put: Callable[[Question], Awaitable[Answer]], seconds: float, _: Call, question: Question
+) -> Answer:
+    """A question that is not answered in time is answered by nobody."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await put(question)
+    except TimeoutError:
+        return UNASKED
 
 
 def _demand(needs: tuple[str, ...], client: Client) -> None:

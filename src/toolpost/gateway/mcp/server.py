@@ -34,7 +34,7 @@ from toolpost.call import Caller, Progress
 from toolpost.contracts import Answer, Question
 from toolpost.errors import CallError, InvalidArguments, MissingPart, ToolNotFound
 from toolpost.extensions.artifacts import SCHEME, Artifacts
-from toolpost.gateway.mcp.asking import Client, answer_from
+from toolpost.gateway.mcp.asking import Client, answer_from, form_of
 from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted
 from toolpost.gateway.mcp.definitions import Definitions
 from toolpost.gateway.mcp.settings import McpSettings
@@ -323,8 +323,7 @@ async def _put(ctx: Context, client: Client, question: Question) -> Answer:
         if question.url is not None:
             said = await session.elicit_url(question.message, question.url, uuid4().hex, related)
         else:
-            schema = dict(question.schema or {"type": "object", "properties": {}})
-            said = await session.elicit_form(question.message, schema, related)
+            said = await session.elicit_form(question.message, form_of(question), related)
     except (MCPError, ValidationError) as fault:
         _log.warning("a client could not be asked: %s", fault)
         return _NOBODY
