@@ -283,6 +283,7 @@ def test_a_fault_says_where_and_what_would_be_right(value: Any, message: str) ->
         ({"minItems": 2}, [1], "must have at least 2 items"),
         ({"maxProperties": 0}, {"a": 1}, "must have at most 0 properties"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "expected integer or null, got"),
+        ({"enum": [{"k": 1}, [2]]}, 1, "must be one of the allowed values"),
         ({"not": {}}, 1, "has a form that is not allowed here"),
         (False, 1, "is not allowed here"),
         ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "a key is not allowed: must have at most"),

@@ -23,11 +23,12 @@ from toolpost.wording import nearest, short
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-SOCKETS: Final = ("backends", "sources", "extensions", "stores")
+SOCKETS: Final = ("backends", "sources", "extensions", "stores", "exporters")
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
         ("backends", "http"): "toolpost.backends.http.backend:HttpBackend",
         ("backends", "mcp"): "toolpost.backends.mcp.backend:McpBackend",
+        ("backends", "nats"): "toolpost.backends.nats.backend:NatsBackend",
         ("backends", "python"): "toolpost.backends.python.backend:PythonBackend",
         ("backends", "shell"): "toolpost.backends.shell.backend:ShellBackend",
         ("sources", "builtin"): "toolpost.sources.builtin:BuiltinSource",
@@ -37,6 +38,7 @@ BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("sources", "http"): "toolpost.sources.http:HttpSource",
         ("sources", "database"): "toolpost.sources.database:DatabaseSource",
         ("sources", "mcp"): "toolpost.backends.mcp.source:McpSource",
+        ("sources", "nats"): "toolpost.backends.nats.source:NatsSource",
         ("sources", "openapi"): "toolpost.sources.openapi.source:OpenApiSource",
         ("extensions", "audit"): "toolpost.extensions.audit:Audit",
         ("extensions", "access"): "toolpost.extensions.access:Access",
@@ -55,12 +57,19 @@ BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("stores", "memory"): "toolpost.stores.memory:MemoryStore",
         ("stores", "sqlite"): "toolpost.stores.sqlite:SqliteStore",
         ("stores", "postgres"): "toolpost.stores.postgres:PostgresStore",
+        ("exporters", "openai"): "toolpost.exporters.openai:COMPLETIONS",
+        ("exporters", "openai-responses"): "toolpost.exporters.openai:RESPONSES",
+        ("exporters", "anthropic"): "toolpost.exporters.anthropic:ANTHROPIC",
+        ("exporters", "mcp"): "toolpost.exporters.mcp:MCP",
+        ("exporters", "gemini"): "toolpost.exporters.gemini:GEMINI",
+        ("exporters", "langchain"): "toolpost.exporters.langchain:LANGCHAIN",
     }
 )
 _BINDINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "http": "toolpost.backends.http.binding",
         "mcp": "toolpost.backends.mcp.binding",
+        "nats": "toolpost.backends.nats.binding",
         "python": "toolpost.backends.python.binding",
         "shell": "toolpost.backends.shell.binding",
     }
@@ -71,6 +80,7 @@ _EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "asyncpg": "postgres",
         "cryptography": "seal",
         "httpcore2": "http",
+        "nats": "nats",
         "opentelemetry": "otel",
         "turbohtml": "web",
     }

@@ -14,6 +14,7 @@ from tests.gateway.running import Running, events, serving
 from toolpost import Result
 from toolpost.codes import STATUS
 from toolpost.errors import BY_CODE
+from toolpost.exporters import FORMATS, export
 from toolpost.failure import failure
 from toolpost.gateway.problems import problem
 
@@ -57,6 +58,8 @@ async def test_a_listing_is_narrowed_by_what_the_query_says(served: Running) -> 
         ("limit=1&limit=2", "limit is in the query twice"),
         ("tier=7", "tier: must be 0 to 4."),
         ("tag=", "tag: must have 1 to 255"),
+        ("format=xml", f"There is no format 'xml'; there are: {', '.join(FORMATS)}."),
+        ("format=mcp&strict=yes", "strict: must be true or false."),
     ],
 )
 async def test_a_query_that_is_not_understood_is_refused(
@@ -65,6 +68,20 @@ async def test_a_query_that_is_not_understood_is_refused(
     answer = await served.get(f"/v1/tools?{query}")
     assert answer.status == 400
     assert told in answer.data["detail"]
+
+
+@pytest.mark.req("FG-5", "UX-2")
+@pytest.mark.parametrize("form", FORMATS)
+async def test_the_tools_are_given_in_the_form_of_a_vendor(served: Running, form: str) -> None:
+    answer = await served.get(f"/v1/tools?format={form}&strict=true&tier=0")
+    specs = sorted((one.spec for one in ALL if one.spec.tier == 0), key=lambda spec: spec.name)
+    assert answer.data == export(specs, form, strict=True).data()
+    again = await served.get(f"/v1/tools?format={form}&strict=true&tier=0")
+    assert again.data == answer.data
+    fewer = (await served.get(f"/v1/tools?format={form}&limit=2")).data
+    assert list(fewer["names"].values()) == sorted(one.spec.name for one in ALL)[:2]
+    found = (await served.get(f"/v1/tools?format={form}&search=add+numbers&limit=1")).data
+    assert list(found["names"].values()) == ["add"]
 
 
 async def test_one_tool_is_shown_without_what_runs_it(served: Running) -> None:

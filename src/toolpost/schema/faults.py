@@ -103,11 +103,11 @@ def message(faults: list[Fault]) -> str:
 
 def explain(errors: Iterable[ValidationError], schema: Any) -> list[Fault]:
     """The native validator's errors as faults, in order and each once."""
-    found: dict[Fault, None] = {}
+    found: dict[str, Fault] = {}  # by its text: what is allowed may be objects, which have no hash
     for error in errors:
         for fault in _faults(error, schema):
-            found.setdefault(fault)
-    return list(found)
+            found.setdefault(fault.text(), fault)
+    return list(found.values())
 
 
 def _faults(error: ValidationError, schema: Any) -> list[Fault]:

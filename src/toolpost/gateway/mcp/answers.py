@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from toolpost.gateway.mcp.definitions import RESULT, Definition
+from toolpost.exporters.mcp import RESULT
+from toolpost.gateway.mcp.definitions import Definition
 from toolpost.result import Audio, Failure, Image, Part, Resource, Result, Text
 
 ARTIFACTS: Final = "toolpost/artifacts"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from toolpost.errors import Code, Outcome, Remedy
+from toolpost.exporters import FORMATS
 from toolpost.gateway.rest.wanted import LONGEST_TIME, SHORTEST_TIME
 from toolpost.jobs.values import State
 
@@ -74,6 +75,33 @@ COMPONENTS: Final[Mapping[str, Any]] = {
             "name": {"type": "string"},
             "description": {"type": "string"},
             "input_schema": {"type": "object"},
+        },
+    },
+    "Export": {
+        "type": "object",
+        "description": "Tools in a vendor's form, and how to understand a model that calls them.",
+        "required": ["format", "tools", "names", "notes", "left_out", "tokens", "tokens_in_all"],
+        "properties": {
+            "format": {"enum": list(FORMATS)},
+            "tools": {"type": "array", "items": {"type": "object"}},
+            "names": {
+                "type": "object",
+                "description": "Name at the vendor → name of the tool.",
+                "additionalProperties": {"type": "string"},
+            },
+            "notes": {"type": "array", "items": {"$ref": "#/components/schemas/ExportNote"}},
+            "left_out": {"type": "array", "items": {"$ref": "#/components/schemas/ExportNote"}},
+            "tokens": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "tokens_in_all": {"type": "integer"},
+        },
+    },
+    "ExportNote": {
+        "type": "object",
+        "required": ["tool", "where", "what"],
+        "properties": {
+            "tool": {"type": "string"},
+            "where": {"type": "string", "description": "In its input schema, or in its spec."},
+            "what": {"type": "string", "description": "What was done there."},
         },
     },
     "Approval": {
@@ -143,6 +171,7 @@ def _path(name: str, said: str) -> dict[str, Any]:
 
 
 _QUERY_TEXT: Final = {**_TEXT, "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]+$"}
+_WORDS: Final = {**_QUERY_TEXT, "not": {"pattern": "^\\s*$"}}
 _LIMIT: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most.")
 
 
@@ -214,6 +243,11 @@ _TOOL_FILTERS: Final = (
     _query("category", _QUERY_TEXT, "Only of this category."),
     _query("tag", _QUERY_TEXT, "Only with this tag."),
     _query("tier", {"type": "integer", "minimum": 0, "maximum": 4}, "Only up to this tier."),
+    _query("search", _WORDS, "Only what does what these words say, best first, with scores."),
+)
+_FORMAT: Final = (
+    _query("format", {"enum": list(FORMATS)}, "As this vendor wants them, and all at once."),
+    _query("strict", {"enum": ["true", "false"]}, "With a format: schemas a model is held to."),
 )
 _MOMENT: Final = {"type": "number", "minimum": 0, "maximum": LATEST}
 _AUDIT_FILTERS: Final = (
@@ -230,8 +264,12 @@ PATHS: Final[Mapping[str, Any]] = {
         "get": _operation(
             "list_tools",
             "The tools that there are for you.",
-            _json(_page("tools", "Tool"), "A page of them, by name."),
+            _json(
+                {"anyOf": [_page("tools", "Tool"), _ref("Export")]},
+                "A page of them, by name; with a format, all of them, as an export.",
+            ),
             *_TOOL_FILTERS,
+            *_FORMAT,
             _LIMIT,
             _after(_QUERY_TEXT),
         )

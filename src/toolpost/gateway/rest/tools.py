@@ -1,10 +1,13 @@
-"""``/v1/tools``: what tools there are for this caller, one of them, and what a call would do.
+"""``/v1/tools``: what tools there are for this caller, in our form or a vendor's, one of them, and
+what a call would do.
 
 Above: ``routes.py``. Below: the registry, by way of the runtime. Another's tools are not there.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +20,7 @@ from toolpost.gateway.behind import Behind, caller_of
 from toolpost.gateway.bodies import Receive, Scope, Send
 from toolpost.gateway.rest.asked import MOST, queried, reply, whole
 from toolpost.gateway.rest.calls import Calls
+from toolpost.gateway.rest.exported import Exports, form_of
 from toolpost.spec import ToolSpec
 from toolpost.wording import nearest, short
 
@@ -57,13 +61,15 @@ class _Listed:
     def __init__(self, behind: Behind) -> None:
         self._runtime = behind.runtime
         self._made: dict[str, tuple[ToolSpec, msgspec.Raw]] = {}
+        self._exports = Exports()
 
     async def list(self, request: Request) -> Response:
-        query = queried(request, *_FILTERS, "limit", "after")
+        query = queried(request, *_FILTERS, "search", "format", "strict", "limit", "after")
+        form, strict = form_of(query)
         most = whole(query, "limit", _PAGE, most=MOST) or _PAGE
         tier = whole(query, "tier", None, most=4)
         after = query.get("after", "")
-        found = [
+        found: Sequence[ToolSpec] = [
             spec
             for spec in self._runtime.list(caller_of(request.scope))
             if spec.name > after
@@ -72,9 +78,24 @@ class _Listed:
             and ("tag" not in query or query["tag"] in spec.tags)
             and (tier is None or spec.tier <= tier)
         ]
+        scores: Sequence[float] | None = None
+        if "search" in query:
+            found, scores = await self._searched(query["search"], found, most)
+        if form is not None:
+            wanted = found[:most] if "limit" in query else found
+            return reply(await self._exports.of(wanted, form, strict=strict))
+        if scores is not None:
+            return reply({"tools": [self._said(spec) for spec in found], "scores": scores})
         page = found[:most]
         more = {"next": page[-1].name} if len(found) > most else {}
         return reply({"tools": [self._said(spec) for spec in page], **more})
+
+    async def _searched(
+        self, query: str, among: Sequence[ToolSpec], most: int
+    ) -> tuple[Sequence[ToolSpec], Sequence[float]]:
+        search = self._runtime.registry.search
+        found = await asyncio.to_thread(search, query, most, among=among)
+        return [one.spec for one in found], [one.score for one in found]
 
     async def show(self, request: Request) -> Response:
         name: str = request.path_params["name"]
