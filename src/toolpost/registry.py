@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,9 @@ from toolpost.errors import InvalidSpec, NameTaken, ToolNotFound
 from toolpost.spec import ToolSpec
 from toolpost.verified import verified
 from toolpost.wording import nearest, short
+
+if TYPE_CHECKING:
+    from toolpost.search import Found, Index
 
 Listener = Callable[[frozenset[str]], None]
 Collision = Literal["refuse", "namespace"]
@@ -44,6 +47,7 @@ class Registry:
         self._version = 0
         self._listing: tuple[int, tuple[ToolSpec, ...]] = (0, ())
         self._listeners: list[Listener] = []
+        self._index: Index | None = None
         self._writing = threading.RLock()
         self.add(*items)
 
@@ -140,6 +144,20 @@ class Registry:
         """The specs by category, for display."""
         categories = sorted({s.category for s in self.list()})
         return {c: self.list(category=c) for c in categories}
+
+    def search(
+        self, query: str, limit: int = 10, *, among: Iterable[ToolSpec] | None = None
+    ) -> tuple[Found, ...]:
+        """The tools that do what a query says, best first: ``search("send a mail")``.
+
+        Of those that are ``among`` some, as ``executor.list(caller)`` gives them, if only those may
+        be known.
+        """
+        if self._index is None:
+            from toolpost.search import Index  # SQLite, for who searches
+
+            self._index = Index()
+        return self._index.search(query, self.list(), limit=limit, among=among)
 
     def near(self, name: str) -> str:
         """``; did you mean …?`` or nothing."""

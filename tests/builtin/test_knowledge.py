@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolpost import Executor, Progress, Registry, Runtime
+from toolpost import Executor, Progress, Registry, Runtime, meaning
 from toolpost.builtin import knowledge
-from toolpost.builtin.knowledge import meaning
 from toolpost.builtin.knowledge.index import opened, words_of
 from toolpost.builtin.knowledge.searching import search
 from toolpost.builtin.knowledge.splitting import SIZE, split

@@ -9,8 +9,13 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from tests import warm
+from toolpost.cli.main import status
 
 PROGRAM = (sys.executable, "-m", "toolpost.cli.main")
 _UNWANTED = ("TOOLPOST_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
@@ -29,16 +34,16 @@ def environment(**more: str) -> dict[str, str]:
 def toolpost(
     *words: str, cwd: Path, stdin: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *words],
-        cwd=cwd,
-        input=stdin,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    env = environment(**variables)
+    return warm.run(words, module="toolpost.cli.main", cwd=cwd, env=env, stdin=stdin)
+
+
+def inside(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The same without a process: for what depends on none."""
+    out, err = StringIO(), StringIO()
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err):
+        code = status(list(words))
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def json_of(*words: str, cwd: Path) -> Any:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.cli.arguments import from_words
-from toolpost.cli.parameters import parameters
 from toolpost.cli.terminal import json_text
+from toolpost.schema.parameters import parameters
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from toolpost.cli.parameters import followed, parameters, types
 from toolpost.document import parse, read
 from toolpost.errors import SourceError
+from toolpost.schema.parameters import followed, parameters, types
 
 
 def from_words(

@@ -11,10 +11,10 @@ from click.shell_completion import CompletionItem
 
 from toolpost.cli.opening import loaded, run, uncalled
 from toolpost.cli.options import Asked
-from toolpost.cli.parameters import parameters
 from toolpost.cli.remote import connected
 from toolpost.cli.terminal import one_line
 from toolpost.config import find
+from toolpost.schema.parameters import parameters
 from toolpost.spec import ToolSpec
 
 

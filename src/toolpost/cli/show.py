@@ -16,13 +16,13 @@ from toolpost.cli.completing import tool_names
 from toolpost.cli.failing import fail
 from toolpost.cli.opening import asking, loaded, run
 from toolpost.cli.options import Asked, json_option, only_here, pass_asked
-from toolpost.cli.parameters import Parameter, parameters, raw_names, shape
 from toolpost.cli.remote import connected
 from toolpost.cli.terminal import console, json_text, lines, plain, print_json, row, table
 from toolpost.config import find
 from toolpost.errors import CallError
 from toolpost.failure import failure
 from toolpost.result import Failure
+from toolpost.schema.parameters import Parameter, parameters, raw_names, shape
 from toolpost.spec import TIERS, ToolSpec
 
 _SOFT: Final = re.compile(r"(?m)^(.{60,})\n(?=[A-Za-z`(])")

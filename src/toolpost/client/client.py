@@ -19,13 +19,14 @@ from toolpost.call import Progress
 from toolpost.client.events import Event
 from toolpost.client.exchange import Exchange, header, inside
 from toolpost.client.parts import Approvals, Artifacts, Audit, Jobs, every, understood
-from toolpost.client.values import reported, spec
+from toolpost.client.values import found, reported, spec
 from toolpost.client.wanted import wanted
 from toolpost.environ import secret
 from toolpost.errors import CallError
 from toolpost.failure import failure
 from toolpost.given import as_name
 from toolpost.result import Result
+from toolpost.search import Found
 from toolpost.spec import Effects, ToolSpec
 
 _log = logging.getLogger("toolpost.client")
@@ -106,6 +107,12 @@ class Client:
         """The tools that there are for this caller, without their bindings."""
         query = {"kind": kind, "category": category, "tag": tag, "tier": tier}
         return await every(self._exchange, "/v1/tools", "tools", spec, query)
+
+    async def search(self, query: str, limit: int = 10) -> tuple[Found, ...]:
+        """The tools for this caller that do what a query says, best first."""
+        asked = {"search": query, "limit": limit}
+        said = await self._exchange.data("GET", "/v1/tools", query=asked)
+        return understood(self._exchange, found, said)
 
     async def show(self, name: str) -> ToolSpec:
         """One tool; ``ToolNotFound`` if there is none of this name."""

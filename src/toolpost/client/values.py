@@ -19,6 +19,7 @@ from toolpost.extensions.artifacts import About
 from toolpost.jobs.values import Job
 from toolpost.ledger.reading import OPEN, AuditedCall
 from toolpost.ledger.record import AuditRecord
+from toolpost.search import Found
 from toolpost.spec import FIELDS, ToolSpec
 
 
@@ -63,6 +64,11 @@ def job(data: Any) -> Job:
 def spec(data: Any) -> ToolSpec:
     """A tool without its binding; what a newer gateway says besides is left out."""
     return ToolSpec.from_dict({name: data[name] for name in FIELDS if name in data})
+
+
+def found(data: Any) -> tuple[Found, ...]:
+    """Tools with their scores."""
+    return tuple(map(Found, map(spec, data["tools"]), msgspec.convert(data["scores"], list[float])))
 
 
 def artifact(data: Any) -> About:

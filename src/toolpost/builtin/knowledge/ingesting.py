@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Final, NamedTuple
 
-from toolpost import beneath
+from toolpost import beneath, meaning
 from toolpost.builtin import decoding
-from toolpost.builtin.knowledge import meaning
 from toolpost.builtin.knowledge.index import Index
 from toolpost.builtin.knowledge.settings import Knowledge
 from toolpost.builtin.knowledge.splitting import Document, split

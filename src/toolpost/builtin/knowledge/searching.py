@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import log
 from typing import Final
 
-from toolpost.builtin.knowledge import meaning
+from toolpost import meaning
 from toolpost.builtin.knowledge.index import Found, Index, words_of
 
 _CANDIDATES: Final = 60

@@ -12,9 +12,8 @@ from typing import Annotated, Final, TypedDict
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
-from toolpost import Call, FunctionTool, Given, Limits, tool
+from toolpost import Call, FunctionTool, Given, Limits, meaning, tool
 from toolpost.builtin import given
-from toolpost.builtin.knowledge import meaning
 from toolpost.builtin.knowledge.index import Found, opened
 from toolpost.builtin.knowledge.ingesting import ingest
 from toolpost.builtin.knowledge.searching import search

@@ -1,9 +1,9 @@
-"""Passages and queries as vectors that are near each other if they mean the same.
+"""Texts and queries as vectors that are near each other if they mean the same.
 
-Above: ``ingesting.py`` and ``searching.py``. Below: what ``toolpost[knowledge]`` installs: a table
-of a vector for every piece of a word, which comes inside a package, so that nothing is loaded from
-anywhere; the mean of them is a text's. It takes half a millisecond for a passage, and no other
-processor than the one that is there.
+Above: ``search.py`` (tools), ``builtin/knowledge`` (passages). Below: what ``toolpost[knowledge]``
+installs: a table of a vector for every piece of a word, which comes inside a package, so that
+nothing is loaded from anywhere; the mean of them is a text's. It takes half a millisecond for a
+passage, and no other processor than the one that is there. What the texts are is not known here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A tool's parameters as its input schema describes them: which there are, and of which type.
 
-Above: ``arguments.py`` (what a word on the command line means), ``show.py`` (the table),
-``completing.py`` (the names). Below: nothing but JSON. It does not validate: ``schema.py`` does.
+Above: the command line (what a word means, the table, the names) and ``kit/pages.py``. Below:
+nothing but JSON. It does not validate: ``schema.py`` does.
 """
 
 from __future__ import annotations
