@@ -50,6 +50,28 @@ def test_a_key_is_made_used_listed_and_revoked(tmp_path: Path) -> None:
     assert asyncio.run(caller_of(tmp_path, text)) == "Unidentified"
     assert "There are no keys" in toolpost("keys", "list", cwd=tmp_path).stderr
 
+    assert "is revoked" in toolpost("keys", "revoke", key_id, cwd=tmp_path).stdout
+    audited = json_of("audit", "search", cwd=tmp_path)
+    assert [one["code"] for one in audited] == ["KEY_CREATED", "KEY_REVOKED"], "each of them once"
+    for one, state in zip(audited, ("live", "revoked"), strict=True):
+        assert (one["kind"], one["tool"]) == ("decision", "keys")
+        assert one["caller"]["id"].startswith("local:") and one["approver"].endswith("(api)")
+        about = one["details"]["key"]
+        assert (about["id"], about["state"]) == (key_id, state)
+        assert (about["roles"], about["tools"]) == (["operator"], ["kb.*"])
+    told = json.dumps(audited)
+    assert text[-64:] not in told and "digest" not in told
+    assert toolpost("audit", "verify", cwd=tmp_path).returncode == 0
+
+
+def test_there_is_no_key_without_a_record(tmp_path: Path) -> None:
+    (tmp_path / ".toolpost").mkdir()
+    (tmp_path / ".toolpost" / "audit").write_text("no folder", encoding="utf-8")
+    done = toolpost("keys", "create", "ci", cwd=tmp_path)
+    assert done.returncode != 0 and not done.stdout
+    assert "there is no key without a record" in done.stderr
+    assert "There are no keys" in toolpost("keys", "list", cwd=tmp_path).stderr
+
 
 def test_json_has_the_key_once_and_what_is_wrong_says_what_to_do(tmp_path: Path) -> None:
     words = ("keys", "create", "helper", "--user", "alice", "--agent", "bot", "--expires", "never")

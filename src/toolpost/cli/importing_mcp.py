@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -19,7 +20,7 @@ import click
 from toolpost.backends.mcp.backend import McpBackend
 from toolpost.backends.mcp.launching import SYSTEM
 from toolpost.backends.mcp.settings import McpOptions
-from toolpost.backends.mcp.tools import Offered, specs_of
+from toolpost.backends.mcp.tools import Listing, Offered, specs_of
 from toolpost.cli.bringing import Brought, bring_in
 from toolpost.cli.opening import run
 from toolpost.cli.options import Asked, json_option, pass_asked
@@ -33,20 +34,35 @@ from toolpost.options import options_from
 from toolpost.plugins import SharedSandbox
 from toolpost.runtime import sandbox_of
 
+F = TypeVar("F", bound=Callable[..., Any])
 _GENERIC: Final = re.compile(r"(?:^|[-_])(?:mcp|server|index|main|dist)(?=[-_.]|$)|\.\w+$")
+
+
+def grants(command: F) -> F:
+    """The options that say what a server is sent, and what its program may see and do."""
+    options = (
+        click.option("--bearer", metavar="SECRET", help="For a URL: the secret to send."),
+        click.option("--read", multiple=True, metavar="PATH", help="What the server may read."),
+        click.option("--write", multiple=True, metavar="PATH", help="What it may read and write."),
+        click.option(
+            "--egress", multiple=True, metavar="HOST:PORT", help="Where it may connect to."
+        ),
+        click.option("--path", multiple=True, metavar="DIR", help="More folders of programs."),
+        click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable that it gets."),
+        click.option(
+            "--secret", multiple=True, metavar="NAME", help="A secret that it gets, as NAME."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command("mcp")
 @click.option("--name", help="What the config calls the server; else made from the program's name.")
 @click.option("--file", help="The spec file to write; else NAME.json beside the config.")
 @click.option("--url", help="A server that speaks streamable HTTP, in the place of a command.")
-@click.option("--bearer", metavar="SECRET", help="With --url: the secret to send.")
-@click.option("--read", multiple=True, metavar="PATH", help="What the server may read.")
-@click.option("--write", multiple=True, metavar="PATH", help="What it may read and write.")
-@click.option("--egress", multiple=True, metavar="HOST:PORT", help="Where it may connect to.")
-@click.option("--path", multiple=True, metavar="DIR", help="More folders of programs.")
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable that it gets.")
-@click.option("--secret", multiple=True, metavar="NAME", help="A secret that it gets, as NAME.")
+@grants
 @click.option("--prefix", help="What the tools' names begin with; else the server's name.")
 @click.option("--replace", is_flag=True, help="Write over the spec file.")
 @json_option
@@ -70,9 +86,9 @@ def command(
     """
     config = find(asked.config)
     known = config.settings.backends.get("mcp", {}).get("servers", {})
-    about = _described(config.base, **given)
+    about = described(config.base, **given)
     if about and name is None:
-        name = _name_of(given["words"], given["url"])
+        name = name_of(given["words"], given["url"])
     if name is None:
         raise click.UsageError("Say how the server is started: toolpost import mcp -- COMMAND…")
     if about and known.get(name) not in (None, about):
@@ -103,22 +119,35 @@ async def _imported(
 
 
 async def _asked(config: Config, name: str, about: dict[str, Any]) -> Offered:
-    """What the server offers, asked with nothing else of the config around it."""
+    async with reached(config, name, about) as backend:
+        listing = await listed(backend, name)
+        return specs_of([(name, backend.server(name).options, listing)])
+
+
+@asynccontextmanager
+async def reached(config: Config, name: str, about: dict[str, Any]) -> AsyncIterator[McpBackend]:
+    """One server, with nothing else of the config around it."""
     settings = {"mcp": {"servers": {name: about}}}
     sandbox = sandbox_of(config)
     provide: Mapping[type, object] = {SharedSandbox: sandbox, Home: Home(config.base)}
     backend = McpBackend(Services(provide, remembered(secret), settings))
-    server = backend.server(name)
     try:
-        return specs_of([(name, server.options, await server.list())])
-    except CallError as fault:
-        raise SourceError(f"the MCP server {name!r}: {server.problem or fault}") from fault
+        yield backend
     finally:
         await backend.close()
         await sandbox.close()
 
 
-def _described(
+async def listed(backend: McpBackend, name: str) -> Listing:
+    """What the server offers, as it says it."""
+    server = backend.server(name)
+    try:
+        return await server.list()
+    except CallError as fault:
+        raise SourceError(f"the MCP server {name!r}: {server.problem or fault}") from fault
+
+
+def described(
     base: Path, *, words: tuple[str, ...], url: str | None, prefix: str | None, **given: Any
 ) -> dict[str, Any]:
     """The server as a table of the config; nothing if it was not described."""
@@ -165,7 +194,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _name_of(words: Sequence[str], url: str | None) -> str:
+def name_of(words: Sequence[str], url: str | None) -> str:
     """A short name: ``mcp-server-git`` is git."""
     if url is not None:
         stem = (urlsplit(url).hostname or "server").removeprefix("www.").partition(".")[0]

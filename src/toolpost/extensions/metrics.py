@@ -48,7 +48,7 @@ EXPECTED: Final[Mapping[str, Expected]] = {
     "mcp": Expected(1.0, 3.0),
     "shell": Expected(1.0, 2.0),
 }
-_OTHERWISE: Final = Expected(2.0, 3.0)
+OTHERWISE: Final = Expected(2.0, 3.0)
 _NOT_BEGUN: Final = frozenset(
     (
         *("VALIDATION_ERROR", "NOT_FOUND", "UNAUTHORIZED", "POLICY_DENIED", "APPROVAL_REQUIRED"),
@@ -113,7 +113,7 @@ class Metrics:
         name = spec.name
         if name not in series and spec.kind != "unknown" and self._crowded():
             name = "other"
-        expected = self._expected.get(spec.kind, _OTHERWISE)
+        expected = self._expected.get(spec.kind, OTHERWISE)
         if name not in series:
             series[name] = _Series(expected)
         elif name != "other":

@@ -43,7 +43,7 @@ def gathered(documents: Iterable[Document]) -> Iterator[tuple[Document, list[Too
 def spec_at(document: Document, place: Place, item: Any) -> ToolSpec:
     """The spec that stands at a place, or a ``SourceError`` that names the line."""
     try:
-        spec = verified(spec_from(_own(item)))
+        spec = verified(spec_from(own_spelling(item)))
         verify_binding(spec)
     except InvalidSpec as fault:
         where = document.where((*place, *_as_written(fault.at, item)))
@@ -83,7 +83,7 @@ _METADATA: Final = (
 _KINDS: Final = {"sandbox": "shell"}
 
 
-def _own(item: Any) -> Any:
+def own_spelling(item: Any) -> Any:
     """A tool in our own spelling. What is said twice is refused: one of the two would not count."""
     if not isinstance(item, Mapping) or not ({*_FOREIGN, "metadata"} & set(item)):
         return item
