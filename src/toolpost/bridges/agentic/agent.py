@@ -1,0 +1,159 @@
+"""An agent's side of the AgenticFramework contract: ``execute_tool``, three tries in all.
+
+An agent has its tools and no others, and a session in which failures in a row are counted. What it
+calls takes the road of an executor or a runtime: validated, limited in time, logged.
+
+Above: an agent's loop. Below: ``contract.py``, the public API, the guard ``rate``. It refuses to
+try again itself: that is for the model, which may change the input.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+import msgspec
+
+from toolpost import Caller, Executor, Failure, InvalidSpec, Registry, Result, Runtime
+from toolpost.bridges.agentic.contract import (
+    Tool,
+    ToolAuthorizationError,
+    ToolError,
+    ToolExecutionError,
+    ToolInput,
+    ToolOutput,
+    ToolTimeoutError,
+    ToolValidationError,
+    tools,
+)
+from toolpost.call import new_call_id
+from toolpost.extensions.log import Log
+from toolpost.extensions.rate import Rate, RateOptions
+from toolpost.wording import short
+
+_log = logging.getLogger("toolpost.agentic")
+TRIES: Final = 3
+_KEPT: Final = 1000
+_REFUSED: Final = frozenset(("UNAUTHORIZED", "POLICY_DENIED", "APPROVAL_DENIED"))
+_NO_TRY: Final = _REFUSED | {"APPROVAL_REQUIRED", "BUDGET_EXCEEDED", "RATE_LIMITED", "QUEUE_FULL"}
+_MISFIT: Final = frozenset(("VALIDATION_ERROR", "OUTPUT_INVALID"))
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One try: the how many-th in a row it is, and the code of its error, if it failed."""
+
+    tool: str
+    number: int
+    call_id: str
+    duration_ms: float
+    code: str | None = None
+
+
+class Agent:
+    """``Agent([read_file, weather])`` has a road of its own; ``over`` an executor or a runtime it
+    takes that one, and ``tools`` are the names of those that it may use there.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | str],
+        *,
+        name: str = "agent",
+        roles: Iterable[str] = (),
+        over: Executor | Runtime | None = None,
+        session: str | None = None,
+    ) -> None:
+        self._given = {one if isinstance(one, str) else one.name: one for one in tools}
+        self._own = _road(self._given) if over is None else None
+        self._road: Executor | Runtime = self._own if over is None else over  # type: ignore[assignment]
+        self.caller = Caller(name, agent=name, roles=frozenset(roles), tools=tuple(self._given))
+        self.session = session or new_call_id()
+        self._attempts: deque[Attempt] = deque(maxlen=_KEPT)
+        self._failed: dict[str, int] = {}
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """The last tries, the newest at the end."""
+        return tuple(self._attempts)
+
+    async def execute_tool(self, tool: Tool | str, given: ToolInput) -> ToolOutput | ToolError:
+        """Its output, or one of the four errors. After three failures in a row a fourth call is
+        refused, whatever its input.
+        """
+        name = tool if isinstance(tool, str) else tool.name
+        known = any(spec.name == name for spec in self._road.list(self.caller))
+        entry = self._road.registry.entry(name)
+        if known and isinstance(tool, Tool) and entry is not None and entry.target is not tool:
+            _log.warning("%s: %s is not the tool of that name that it has", self.caller.id, name)
+            return ToolAuthorizationError()
+        result = await self._road.execute(
+            name, given, caller=self.caller, session_id=self.session
+        )  # of one that it has not, too: refusals are on record
+        self._note(name, result, known=known)
+        if result.error is None:
+            output: ToolOutput = result.output
+            return output
+        target = None if entry is None else entry.target
+        retryable = target.retryable if isinstance(target, Tool) else result.error.retryable
+        return _left(result.error, known=known, retryable=retryable)
+
+    def _note(self, name: str, result: Result, *, known: bool) -> None:
+        """Every try is kept and logged, without what was said in it; a refusal is none."""
+        about, code = result.metadata, None if result.error is None else result.error.code
+        if not known or code in _NO_TRY:
+            _log.info("%s: %s was refused: %s", self.caller.id, short(name), code)
+            return
+        number = self._failed.get(name, 0) + 1
+        self._failed[name] = 0 if code is None else number
+        self._attempts.append(Attempt(name, number, about.call_id, about.duration_ms, code))
+        _log.info(
+            "%s: %s, attempt %d of %d: %s", self.caller.id, name, number, TRIES, code or "done"
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._own is not None:
+            await self._own.close()
+
+
+async def execute_tool(
+    tool: Tool, given: ToolInput, *, agent: Agent | None = None
+) -> ToolOutput | ToolError:
+    """Run a tool for an agent; without one, for an agent that has this tool and makes one call."""
+    if agent is not None:
+        return await agent.execute_tool(tool, given)
+    async with Agent([tool]) as alone:
+        return await alone.execute_tool(tool, given)
+
+
+def _road(given: Mapping[str, Tool | str]) -> Executor:
+    for name, one in given.items():
+        if isinstance(one, str):
+            raise InvalidSpec(f"there is no tool {name!r} without an executor: say over=…")
+    items: list[Any] = tools(*given.values())  # type: ignore[arg-type] # there is no text among them
+    rate = Rate(RateOptions(tries=TRIES, repeats=0))
+    return Executor(Registry(items), observers=[Log()], guards=[rate])
+
+
+def _left(failure: Failure, *, known: bool, retryable: bool) -> ToolError:
+    """What the road said, as one of the four."""
+    error: ToolError
+    if not known or failure.code in _REFUSED:
+        error = ToolAuthorizationError()
+    elif failure.code == "TIMEOUT":
+        error = ToolTimeoutError()
+    elif failure.code in _MISFIT:
+        error = ToolValidationError(failure.message)
+    else:
+        error = ToolExecutionError(failure.message)
+    error.failure = failure
+    stopped = isinstance(error, ToolAuthorizationError) or failure.remedy == "stop"
+    error.retryable = retryable and not stopped
+    return error

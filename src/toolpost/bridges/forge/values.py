@@ -1,0 +1,111 @@
+"""The values of the Forge contract: categories, parameters, results, contexts, its error.
+
+Above: ``base.py``. Names and defaults are the document's; what they mean on the road is not known
+here.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolpost.errors import ToolpostError
+
+TIMEOUT: Final = 120
+"""Seconds, unless a context or a tool says otherwise."""
+TYPES: Final = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_LENGTHS: Final = {
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+
+
+class ToolCategory(str, Enum):  # noqa: UP042 - as the document has it: printed, it says its name
+    """What tools are grouped by."""
+
+    FILE = "file"
+    EXECUTION = "execution"
+    WEB = "web"
+    TASK = "task"
+    NOTEBOOK = "notebook"
+    MCP = "mcp"
+    OTHER = "other"
+
+
+class ToolError(ToolpostError):
+    """Something is wrong with a tool as such: its name is taken, or there is none of this name."""
+
+    def __init__(self, tool_name: str, message: str) -> None:
+        super().__init__(f"{tool_name}: {message}")
+        self.tool_name = tool_name
+        self.message = message
+
+
+class ToolParameter(BaseModel):
+    """One parameter of a tool. A ``type`` that JSON does not know lets every value pass.
+
+    The lengths are those of a text, of an array or of an object.
+    """
+
+    name: str
+    type: str
+    description: str
+    required: bool = True
+    default: Any = None
+    enum: list[Any] | None = None
+    minimum: float | int | None = None
+    maximum: float | int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    items: dict[str, Any] | None = None
+
+    def to_json_schema(self) -> dict[str, Any]:
+        shortest, longest = _LENGTHS.get(self.type, ("minLength", "maxLength"))
+        said = {
+            "type": self.type if self.type in TYPES else None,
+            "description": self.description,
+            "enum": self.enum or None,
+            "default": self.default,
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+            shortest: self.min_length,
+            longest: self.max_length,
+            "pattern": self.pattern,
+            "items": self.items,
+        }
+        return {keyword: value for keyword, value in said.items() if value is not None}
+
+
+class ToolResult(BaseModel):
+    """What came of a call: ``ToolResult.ok(output)`` or ``ToolResult.fail("why")``."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # no JSON: the road says so
+
+    success: bool
+    output: Any = None
+    error: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def ok(cls, output: Any = None, **metadata: Any) -> ToolResult:
+        return cls(success=True, output=output, metadata=metadata)
+
+    @classmethod
+    def fail(cls, error: str, **metadata: Any) -> ToolResult:
+        return cls(success=False, error=error, metadata=metadata)
+
+
+class ExecutionContext(BaseModel):
+    """What a call is made in. ``permissions`` are the only roles that it has; ``None``: those of
+    whoever runs the executor.
+    """
+
+    working_dir: str
+    session_id: str | None = None
+    dry_run: bool = False
+    timeout: int | float = TIMEOUT
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    permissions: frozenset[str] | None = None

@@ -1,0 +1,158 @@
+"""Serves a tool to whatever carries messages: a request in its envelope in, the answer in its own
+out.
+
+A bus subscribes to ``runner.subject`` and hands every message to ``handle``; nothing here knows
+how messages travel, nor who may send them: a transport that knows says so with ``caller``. The name
+in the envelope proves nothing.
+
+Above: a transport. Below: an executor or a runtime, whose road every call takes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from toolpost import Caller, Config, Executor, Runtime, SourceError
+from toolpost.bridges.nachos.bringing import tools
+from toolpost.bridges.nachos.config import ToolConfig
+from toolpost.bridges.nachos.contract import (
+    CALL,
+    IDS,
+    HealthStatus,
+    Tool,
+    ToolError,
+    ToolResult,
+    arguments_of,
+    result_of,
+)
+from toolpost.bridges.nachos.manifest import Manifest
+from toolpost.call import OWNER
+from toolpost.document import parse
+from toolpost.plain import is_text
+from toolpost.wording import short
+
+_log = logging.getLogger("toolpost.nachos")
+_MOST: Final = 4 * 1024 * 1024
+"""Bytes of a request."""
+_MOST_ID: Final = 256
+REQUEST: Final = "tool.request"
+RESPONSE: Final = "tool.response"
+Envelope = dict[str, Any]
+
+
+class ToolRunner:
+    """One tool of an executor or a runtime, which stay their owner's to close."""
+
+    def __init__(self, tool: Tool | str, tools: Executor | Runtime) -> None:
+        self.tool_id = tool if isinstance(tool, str) else tool.tool_id
+        self._tools = tools
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        tool: Tool | type[Any],
+        config: ToolConfig | None = None,
+        *,
+        manifest: Manifest | Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[ToolRunner]:
+        """With a runtime of its own: the whole chain in the mode of the config, and its records
+        in ``.toolpost`` in the folder of that.
+        """
+        config = config or ToolConfig()
+        (item,) = tools(tool, config=config, manifest=manifest)
+        settings = Config.of({"mode": config.security_mode}, base=config.base)
+        async with Runtime(settings, tools=[item]) as runtime:
+            (spec,) = runtime.registry.list()
+            yield cls(spec.name, runtime)
+
+    @property
+    def subject(self) -> str:
+        """Where requests for this tool are published."""
+        return f"nachos.tool.{self.tool_id}.request"
+
+    async def handle(
+        self, request: bytes | str | Mapping[str, Any], caller: Caller = OWNER
+    ) -> Envelope:
+        """The answer to one request, whatever it is; only a cancellation is raised."""
+        sent = ""
+        try:
+            message = _message(request)
+            sent = _id(message, "id")
+            result = await self._executed(message, sent, caller)
+        except _Unfit as fault:
+            error = ToolError("VALIDATION_ERROR", str(fault))
+            result = ToolResult(success=False, error=error)
+        except Exception:  # noqa: BLE001 - a mapping of the sender's own may do anything
+            _log.exception("a request for %s broke", self.tool_id)
+            error = ToolError("INTERNAL_ERROR", "Internal tool error. See logs for details.")
+            result = ToolResult(success=False, error=error)
+        return {
+            "id": str(uuid4()),
+            "timestamp": datetime.now(UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
+            "source": self.tool_id,
+            "type": RESPONSE,
+            "correlationId": sent or None,
+            "payload": result.to_dict(),
+        }
+
+    async def health(self) -> HealthStatus:
+        said = await (
+            self._tools.executor if isinstance(self._tools, Runtime) else self._tools
+        ).health(self.tool_id)
+        return HealthStatus(said.healthy, said.error)
+
+    async def _executed(self, message: Mapping[str, Any], sent: str, caller: Caller) -> ToolResult:
+        kind = message.get("type", REQUEST)
+        if kind != REQUEST:
+            raise _Unfit(f"type: {short(str(kind))!r} is not {REQUEST!r}")
+        payload = message.get("payload")
+        if not isinstance(payload, Mapping):
+            raise _Unfit("payload: an object with the parameters is missing")
+        session, call = (_id(payload, name, "payload.") for name in IDS)
+        result = await self._tools.execute(
+            self.tool_id,
+            arguments_of(payload),
+            caller=caller,
+            session_id=session,
+            metadata={CALL: call, "requestId": sent},
+        )
+        return result_of(result)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Unfit(Exception):
+    """What is wrong with a message, in words for who sent it."""
+
+
+def _message(request: object) -> Mapping[str, Any]:
+    if isinstance(request, bytes | bytearray | memoryview | str):
+        if len(request) > _MOST:
+            raise _Unfit(f"the request has more than {_MOST:,} bytes")
+        try:
+            text = request if isinstance(request, str) else bytes(request).decode()
+            request = parse(text, format="json", name="request").data
+        except UnicodeDecodeError:
+            raise _Unfit("the request is not UTF-8") from None
+        except SourceError as fault:
+            raise _Unfit(fault.message) from None
+    if not isinstance(request, Mapping):
+        raise _Unfit("a request is an object with id and payload")
+    return request
+
+
+def _id(holder: Mapping[str, Any], name: str, where: str = "") -> str:
+    found = holder.get(name)
+    if isinstance(found, str) and 0 < len(found) <= _MOST_ID and is_text(found):
+        return found
+    raise _Unfit(f"{where}{name}: a text of 1 to {_MOST_ID} characters is missing")

@@ -1,0 +1,32 @@
+"""Every example of the contracts runs, in a process of its own, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONTRACTS = Path(__file__).parents[2] / "examples" / "contracts"
+EXAMPLES = sorted(CONTRACTS.glob("*/*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_an_example_of_a_contract_does_what_it_promises(example: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-B", "-W", "error", str(example)],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_contract_has_examples() -> None:
+    contracts = {"agentic", "faultmaven", "forge", "nachos", "unified"}
+    assert {path.parent.name for path in EXAMPLES} >= contracts
