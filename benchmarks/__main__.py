@@ -29,6 +29,7 @@ SECTIONS = (
     "loading",
     "sandbox",
     "network",
+    "bus",
 )
 PAGE = environment.ROOT / "docs" / "performance.md"
 QUIET = {

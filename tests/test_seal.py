@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toolpost import ConfigError, MissingPart
 from toolpost.seal import can_sign_publicly, from_text, new_seal, open_seal, to_text, verifiers
 
-WITHOUT = "import sys; sys.modules['cryptography'] = None\n"
+WITHOUT = "import sys; sys.modules['cryptography'] = sys.modules['nacl'] = None\n"
 
 
 def without_cryptography(program: str, folder: Path) -> str:
@@ -118,12 +118,28 @@ def test_when_cryptography_is_gone_new_keys_are_shared_and_public_ones_need_it(
     for missing in ("", ".ed25519"):
         name = f"cryptography.hazmat.primitives.asymmetric{missing}"
         monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "nacl", None)
     assert not can_sign_publicly()
     assert open_seal(tmp_path / "shared", "audit").algorithm == "hmac-sha256"
     (tmp_path / "public" / "audit.key").unlink()
     with pytest.raises(MissingPart, match=r"toolpost\[seal\]"):
         verifiers(tmp_path / "public", "audit")
     assert public.algorithm == "ed25519"
+
+
+def test_it_does_not_matter_which_library_signs_and_which_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sodium = open_seal(tmp_path, "audit")
+    monkeypatch.setitem(sys.modules, "nacl", None)
+    other = open_seal(tmp_path, "audit")
+    assert other.key == sodium.key
+    assert other.sign(b"text") == sodium.sign(b"text")
+    for verifier in (sodium.verifier, other.verifier):
+        assert verifier.check(b"text", sodium.sign(b"text"))
+        right, other_text = sodium.sign(b"text"), sodium.sign(b"other")
+        for wrong in ("", "x", other_text, right[:-4], to_text(b"x" * 64)):
+            assert not verifier.check(b"text", wrong)
 
 
 def test_a_public_key_without_cryptography_says_what_to_install(tmp_path: Path) -> None:
