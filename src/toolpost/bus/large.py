@@ -1,0 +1,93 @@
+"""Bodies that are too large for a message: kept in JetStream's object store until they were read.
+
+Above: whoever sends and reads requests and answers. Below: nats-py. The digest of a ticket is over
+the body itself, wherever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
+
+from toolpost.bus.wire import OBJECT
+from toolpost.errors import OutputTooLarge, Unavailable
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+_ROOM: Final = 16_384
+"""Bytes of a message that are not its body."""
+_TTL: Final = 3600.0
+MOST: Final = 64 * 1024 * 1024
+
+
+class Large:
+    """``bucket`` is made when it is first needed."""
+
+    def __init__(self, prefix: str, *, name: str = "bodies", ttl: float = _TTL) -> None:
+        self._bucket, self._ttl = f"{prefix.replace('.', '-')}-{name}", ttl
+        self._store: Any = None
+        self._opening = asyncio.Lock()
+
+    async def packed(self, client: Client, body: bytes) -> tuple[bytes, dict[str, str]]:
+        """The body as it is sent, and the headers that belong to it."""
+        if len(body) + _ROOM <= client.max_payload:
+            return body, {}
+        if len(body) > MOST:
+            raise OutputTooLarge(f"{len(body):,} bytes are too many for the bus.")
+        store, name = await self._opened(client), token_hex(16)
+        try:
+            await store.put(name, body)
+        except Exception as fault:
+            raise _no_store(fault) from fault
+        return b"", {OBJECT: name}
+
+    async def unpacked(self, client: Client, message: Msg) -> bytes:
+        """The body that was sent. It is gone afterwards."""
+        name = (message.headers or {}).get(OBJECT)
+        if name is None:
+            return message.data
+        data = await self.kept(client, name)
+        await self.drop(client, name)
+        return data
+
+    async def kept(self, client: Client, name: str) -> bytes:
+        """A body by its name. It stays where it is."""
+        store = await self._opened(client)
+        try:
+            found = await store.get(name)
+        except Exception as fault:
+            raise _no_store(fault) from fault
+        return found.data or b""
+
+    async def drop(self, client: Client, name: str) -> None:
+        store = await self._opened(client)
+        try:
+            await store.delete(name)
+        except Exception as fault:
+            raise _no_store(fault) from fault
+
+    async def _opened(self, client: Client) -> Any:
+        async with self._opening:
+            if self._store is None:
+                from nats.js.api import ObjectStoreConfig  # with nats-py: once it is needed
+
+                stream = client.jetstream(timeout=5)
+                try:
+                    self._store = await stream.create_object_store(
+                        self._bucket, ObjectStoreConfig(ttl=self._ttl)
+                    )
+                except Exception as fault:
+                    raise _no_store(fault) from fault
+            return self._store
+
+
+def _no_store(fault: Exception) -> Unavailable:
+    return Unavailable(
+        "This is too large for a message of the bus, and its object store cannot be used "
+        f"({type(fault).__name__}). Send less at a time.",
+        retryable=False,
+        remedy="fix_args",
+    )

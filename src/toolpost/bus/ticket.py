@@ -1,0 +1,175 @@
+"""Tickets: what a gateway vouches for when it puts a call on the bus.
+
+A ticket is a JSON Web Token signed with Ed25519. It says who calls which tool, as it was when that
+was allowed, with exactly these bytes, and where the answer is to go; it is good for one call and a
+few seconds. Publishing on a subject is no way round the policy: a worker refuses a call without
+one. A job that waits in a queue has a grant: a ticket that lasts for a day, for its place there and
+nothing else. Above: the backend ``nats`` and the worker. Below: the seal.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from secrets import token_urlsafe
+from time import monotonic, time
+from typing import Any, Final
+
+import msgspec
+
+from toolpost.call import Caller
+from toolpost.errors import QueueFull, Unauthorized, Unavailable
+from toolpost.seal import Seal, Verifier
+
+LIFE: Final = 15.0
+"""Seconds. It has to arrive in them; the call itself may take longer."""
+GRANT_LIFE: Final = 86_400.0
+"""Seconds. So long a job may wait for a worker."""
+SKEW: Final = 5.0
+"""Seconds that two hosts' clocks may differ by."""
+CHANGED: Final = "The tool has changed since this call was allowed. Try again."
+_MOST_SEEN: Final = 200_000
+_ASK_AGAIN: Final = 1.0
+_SIGNATURE: Final = 86
+"""64 bytes, in the letters of base64."""
+_LONGEST: Final = 16_384
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``jti``: the nonce, by which a call is also cancelled. ``body``: SHA-256 of the bytes."""
+
+    caller: Caller
+    tool: str
+    spec: str
+    body: str
+    reply: str
+    iat: float
+    exp: float
+    jti: str
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Ticket).decode
+
+
+def new_nonce() -> str:
+    return token_urlsafe(16)
+
+
+def body_digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+class Issuer:
+    """Writes tickets."""
+
+    def __init__(self, seal: Seal) -> None:
+        self._sign = seal.sign
+        self._head = f"{_head(seal.key)}."
+
+    def write(
+        self, caller: Caller, *, tool: str, spec: str, body: bytes, reply: str, nonce: str,
+        life: float = LIFE,
+    ) -> str:  # fmt: skip
+        now = time()
+        ticket = Ticket(
+            caller=caller,
+            tool=tool,
+            spec=spec,
+            body=body_digest(body),
+            reply=reply,
+            iat=now,
+            exp=now + life,
+            jti=nonce,
+        )
+        signed = self._head + _text(_encode(ticket))
+        return f"{signed}.{self._sign(signed.encode()).rstrip('=')}"
+
+
+class Inspector:
+    """Reads tickets, each of them once. ``trusted`` tells whose are believed; it is asked again
+    where a key is unknown, for gateways come and keys change.
+    """
+
+    def __init__(self, trusted: Callable[[], Mapping[str, Verifier]]) -> None:
+        self._trusted, self._asked = trusted, 0.0
+        self._heads: dict[str, Verifier] = {}
+        self._seen: dict[str, float] = {}
+
+    def read(self, text: str | None, *, tool: str, spec: str, body: bytes, reply: str) -> Ticket:
+        """The ticket, if it is for this very call; else ``Unauthorized``."""
+        ticket = self._fitting(text, LIFE, tool=tool, spec=spec, body=body, reply=reply)
+        self._once(ticket, time())
+        return ticket
+
+    def grant(self, text: str | None, *, tool: str, spec: str, body: bytes, subject: str) -> Ticket:
+        """The ticket of a job, if it is for this place in the queue. It may be read again, for a
+        job is delivered again: that it runs once is seen to by its claim.
+        """
+        return self._fitting(text, GRANT_LIFE, tool=tool, spec=spec, body=body, reply=subject)
+
+    def _fitting(
+        self, text: str | None, life: float, *, tool: str, spec: str, body: bytes, reply: str
+    ) -> Ticket:
+        ticket, now = self._believed(text), time()
+        if ticket.exp <= now - SKEW or ticket.iat > now + SKEW or ticket.exp > ticket.iat + life:
+            raise _refused("its ticket is stale; do the clocks of both hosts agree?")
+        if ticket.tool != tool or ticket.body != body_digest(body) or ticket.reply != reply:
+            raise _refused("its ticket is for another call")
+        if ticket.spec != spec:
+            raise Unavailable(CHANGED, retryable=True, retry_after=1.0, effects="none")
+        return ticket
+
+    def _believed(self, text: str | None) -> Ticket:
+        if not text:
+            raise _refused("it has no ticket")
+        head, _, rest = text.partition(".")
+        said, _, signature = rest.partition(".")
+        verifier = self._heads.get(head) or self._looked_up(head)
+        if verifier is None:
+            raise _refused("its ticket was signed by nobody who is trusted here")
+        whole = len(text) <= _LONGEST and len(signature) == _SIGNATURE
+        if not whole or not verifier.check(f"{head}.{said}".encode(), f"{signature}=="):
+            raise _refused("its ticket is not as it was signed")
+        try:
+            return _decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+        except (ValueError, msgspec.MsgspecError):
+            raise _refused("its ticket cannot be read") from None
+
+    def _looked_up(self, head: str) -> Verifier | None:
+        if (now := monotonic()) - self._asked > _ASK_AGAIN:
+            self._asked = now
+            self._heads = {
+                _head(name): verifier
+                for name, verifier in self._trusted().items()
+                if verifier.algorithm == "ed25519"
+            }
+        return self._heads.get(head)
+
+    def _once(self, ticket: Ticket, now: float) -> None:
+        if ticket.jti in self._seen:
+            raise _refused("its ticket was used before")
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen = {jti: ends for jti, ends in self._seen.items() if ends > now}
+            if len(self._seen) >= _MOST_SEEN:  # who cannot remember them cannot refuse them
+                raise QueueFull("Too many calls at once. Try again.", retry_after=1.0)
+        self._seen[ticket.jti] = ticket.exp + SKEW
+
+
+def _refused(why: str) -> Unauthorized:
+    return Unauthorized(f"The worker refuses this call: {why}.", effects="none")
+
+
+def _head(key: str) -> str:
+    return _text(_encode({"alg": "EdDSA", "typ": "JWT", "kid": key}))
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def claims_of(text: str) -> Any:
+    """What a ticket says, unchecked: for people."""
+    said = text.split(".")[1]
+    return msgspec.json.decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))

@@ -1,0 +1,121 @@
+"""What a worker believes: a ticket is for one call, by one gateway, for a few seconds."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from toolpost import Caller
+from toolpost.bus import ticket
+from toolpost.bus.ticket import Inspector, Issuer, claims_of, new_nonce
+from toolpost.errors import CallError, Unauthorized, Unavailable
+from toolpost.seal import new_seal
+
+SEAL = new_seal()
+BODY = b'{"a": 1}'
+ME = Caller(id="me", roles=frozenset(("ops",)))
+CALL = {"tool": "add", "spec": "sha256:1", "body": BODY, "reply": "_INBOX.1"}
+
+
+def written(**more: Any) -> str:
+    given = {**CALL, "nonce": new_nonce(), **more}
+    return Issuer(more.pop("seal", SEAL)).write(
+        ME, **{k: v for k, v in given.items() if k != "seal"}
+    )
+
+
+def inspector() -> Inspector:
+    return Inspector(lambda: {SEAL.key: SEAL.verifier})
+
+
+@pytest.mark.req("NA-6")
+def test_a_ticket_says_who_calls_what() -> None:
+    read = inspector().read(written(), **CALL)
+    assert read.caller == ME
+    assert (read.tool, read.spec, read.reply) == ("add", "sha256:1", "_INBOX.1")
+    assert claims_of(written())["caller"]["id"] == "me"
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"tool": "sub"}, "for another call"),
+        ({"body": BODY + b" "}, "for another call"),
+        ({"reply": "_INBOX.2"}, "for another call"),
+    ],
+)
+def test_attack_a_ticket_is_for_no_other_call(other: dict[str, Any], says: str) -> None:
+    with pytest.raises(Unauthorized, match=says) as refused:
+        inspector().read(written(), **{**CALL, **other})
+    assert refused.value.effects == "none"
+
+
+def test_a_tool_that_has_changed_since_is_tried_again_and_not_run() -> None:
+    with pytest.raises(Unavailable, match="has changed") as refused:
+        inspector().read(written(), **{**CALL, "spec": "sha256:2"})
+    assert refused.value.retryable
+    assert refused.value.effects == "none"
+
+
+def test_attack_a_ticket_is_used_once() -> None:
+    eyes, text = inspector(), written()
+    eyes.read(text, **CALL)
+    with pytest.raises(Unauthorized, match="used before"):
+        eyes.read(text, **CALL)
+
+
+@pytest.mark.parametrize("passed", [25.0, -25.0])
+def test_attack_a_ticket_of_another_time_is_stale(
+    monkeypatch: pytest.MonkeyPatch, passed: float
+) -> None:
+    text, now = written(), ticket.time()
+    monkeypatch.setattr(ticket, "time", lambda: now + passed)
+    with pytest.raises(Unauthorized, match="stale"):
+        inspector().read(text, **CALL)
+
+
+def test_attack_no_ticket_no_known_key_no_right_signature() -> None:
+    stranger = new_seal()
+    head, said, signature = written().split(".")
+    claims = json.loads(base64.urlsafe_b64decode(said + "=="))
+    forged = base64.urlsafe_b64encode(json.dumps({**claims, "tool": "sub"}).encode()).decode()
+    none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').rstrip(b"=").decode()
+    for text in (
+        None, "", "x", ".", "..", "a.b.c", written(seal=stranger), f"{none}.{said}.",
+        f"{head}.{forged.rstrip('=')}.{signature}", f"{head}.{said}.", f"{head}.{said}",
+        f"{head}.{said}.{signature}=", f"{head}.{said}.{signature}A",
+        f"{head}.{said}.{signature[:-2]}", f"{head}.{said}.é", f"{head}.é.{signature}", "é",
+        f"{head}.{said}.{signature}." + "x" * 20_000,
+    ):  # fmt: skip
+        with pytest.raises(Unauthorized):
+            inspector().read(text, **CALL)
+
+
+def test_a_gateway_that_comes_later_is_believed_once_its_key_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys: dict[str, Any] = {}
+    eyes = Inspector(lambda: dict(keys))
+    with pytest.raises(Unauthorized, match="nobody who is trusted"):
+        eyes.read(written(), **CALL)
+    keys[SEAL.key] = SEAL.verifier
+    monkeypatch.setattr(ticket, "_ASK_AGAIN", -1.0)
+    assert eyes.read(written(), **CALL).caller == ME
+
+
+def test_attack_too_many_tickets_to_remember_are_refused_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ticket, "_MOST_SEEN", 3)
+    eyes = inspector()
+    first = written()
+    eyes.read(first, **CALL)
+    for _ in range(2):
+        eyes.read(written(), **CALL)
+    with pytest.raises(CallError, match="Too many"):
+        eyes.read(written(), **CALL)
+    with pytest.raises(Unauthorized, match="used before"):
+        eyes.read(first, **CALL)
