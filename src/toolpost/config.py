@@ -80,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxSettings = SandboxSettings()
     jobs: JobSettings = JobSettings()
     gateway: dict[str, Any] = {}
+    worker: dict[str, Any] = {}
     store: dict[str, Any] = msgspec.field(default_factory=lambda: {"kind": "sqlite"})
     state: str = ".toolpost"
     mode: Mode = "standard"

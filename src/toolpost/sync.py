@@ -10,14 +10,12 @@ so is a forked child, which has no such thread.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
+from toolpost.blocking import blocking, serving
 from toolpost.config import Config
 from toolpost.contracts import Backend, Extension, Ring
 from toolpost.environ import secret
@@ -28,10 +26,6 @@ from toolpost.runtime import Runtime
 if TYPE_CHECKING:
     from toolpost.extensions.approval import Ask
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Opened = TypeVar("Opened", Executor, Runtime)
-
 
 class Tools:
     """What an executor or a runtime can do, blocking."""
@@ -39,7 +33,7 @@ class Tools:
     def __init__(self, opened: Executor | Runtime, loop: asyncio.AbstractEventLoop) -> None:
         self.registry = opened.registry
         self.list = opened.list
-        self.execute = _blocking(opened.execute, loop)
+        self.execute = blocking(opened.execute, loop)
 
 
 class RuntimeTools(Tools):
@@ -47,8 +41,8 @@ class RuntimeTools(Tools):
 
     def __init__(self, opened: Runtime, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(opened, loop)
-        self.reload = _blocking(opened.reload, loop)
-        self.health = _blocking(opened.health, loop)
+        self.reload = blocking(opened.reload, loop)
+        self.health = blocking(opened.health, loop)
         self.extension = opened.extension
         self._opened = opened
 
@@ -84,72 +78,12 @@ def open(  # noqa: A001 - as Runtime.open
             ask=ask,
         )
 
-    with _serving(make) as (opened, loop):
+    with serving(make) as (opened, loop):
         yield RuntimeTools(opened, loop)
 
 
 @contextmanager
 def over(make: Callable[[], Executor]) -> Iterator[Tools]:
     """The tools of an executor of your own, which is made on the loop: ``over(lambda: …)``."""
-    with _serving(make) as (opened, loop):
+    with serving(make) as (opened, loop):
         yield Tools(opened, loop)
-
-
-@contextmanager
-def _serving(make: Callable[[], Opened]) -> Iterator[tuple[Opened, asyncio.AbstractEventLoop]]:
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        ended = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), ended))
-        await ended.wait()
-
-    # asyncio.run also cancels what is left at the end, and waits for it
-    thread = threading.Thread(
-        target=lambda: asyncio.run(serve()), name="toolpost-sync", daemon=True
-    )
-    thread.start()
-    loop, ended = started.result()
-
-    home = os.getpid()
-
-    async def enter() -> Opened:
-        return await make().__aenter__()
-
-    try:
-        opened = _blocking(enter, loop)()
-        try:
-            yield opened, loop
-        finally:
-            if os.getpid() == home:
-                _blocking(opened.close, loop)()
-    finally:
-        if os.getpid() == home:
-            loop.call_soon_threadsafe(ended.set)
-            thread.join()
-
-
-def _blocking(
-    function: Callable[P, Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop
-) -> Callable[P, T]:
-    home = os.getpid()
-
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise RuntimeError("an event loop runs here: await the async API instead")
-        if os.getpid() != home:
-            raise RuntimeError("these tools stayed with the parent: open them after the fork")
-        if loop.is_closed():
-            raise RuntimeError("these tools are closed: use them inside the with block")
-        waiting = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
-        try:
-            return waiting.result()
-        except BaseException:  # Ctrl-C as well: nobody waits any more, so the tool must stop
-            waiting.cancel()
-            raise
-
-    return call

@@ -14,6 +14,7 @@ import pytest
 
 from toolpost import (
     Call,
+    Caller,
     ConfigError,
     Executor,
     Limits,
@@ -166,6 +167,23 @@ async def test_who_came_first_is_served_first() -> None:
         await asyncio.gather(*calls)
     assert work.begun == list(range(20))
     assert work.most == 1
+
+
+async def test_callers_take_turns_in_the_queue_and_who_has_many_waits_for_himself() -> None:
+    work, slots = Work(), Slots()
+    one = work.tool(limits=Limits(concurrency=1, queue=20))
+    async with Executor(Registry([one]), guards=[slots]) as executor:
+        noisy, other, gone = (Caller(name) for name in ("noisy", "other", "gone"))
+        calls = started(executor, range(6), caller=noisy)
+        calls += started(executor, (10, 11), caller=other)
+        calls += started(executor, (20,), caller=gone)
+        await until(lambda: totals(slots) == (1, 8))
+        calls.pop().cancel()
+        await until(lambda: totals(slots) == (1, 7))
+        work.go.set()
+        await asyncio.gather(*calls)
+        assert totals(slots) == (0, 0)
+    assert work.begun == [0, 1, 10, 2, 11, 3, 4, 5]
 
 
 async def test_nobody_waits_beyond_his_deadline() -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,10 +15,15 @@ import pytest
 
 from tests.backends.http.service import Reply, Service, serving
 from tests.builtin.test_web_attacks import SPELLINGS
+from tests.gateway.flooding import ADMITTED, flooded
+from tests.gateway.gateway_tools import ALL, MARKS
 from tests.gateway.identity.issuing import Issuing, issuing, private, segment
 from tests.gateway.program import CONFIG, Program, program
-from tests.gateway.running import Answer
+from tests.gateway.running import Answer, Client
+from tests.gateway.running import serving as answering
 from tests.processes import running
+from toolpost.clock import SystemClock
+from toolpost.gateway.identity.keys import Keys
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
@@ -68,6 +73,18 @@ TOOLS = """
   binding:
     command: [sh, -c, 'setsid sleep "$1" & (sleep "$1" &); trap "" TERM; sleep "$1"; sleep "$1"',
       sh, "{seconds}"]
+- name: sent
+  description: Say it to somebody.
+  kind: shell
+  effects: once
+  requires_approval: true
+  input_schema:
+    type: object
+    properties: {to: {type: string}}
+    required: [to]
+    additionalProperties: false
+  binding:
+    command: [sh, -c, 'echo "sent $1" >> done', sh, "{to}"]
 """
 
 
@@ -90,7 +107,7 @@ async def served(
     folder = tmp_path_factory.mktemp("attacks")
     (folder / "tools.yaml").write_text(TOOLS, encoding="utf-8")
     config = CONFIG + MORE.format(issuer=issuer.url, upstream=upstream.authority)
-    async with program(folder, config=config, drain_time=1) as made:
+    async with program(folder, config=config, drain_time=1, calls_each=MANY) as made:
         yield made
 
 
@@ -107,27 +124,14 @@ async def on_record(served: Program, admin: dict[str, str], text: str) -> list[d
 
 # --- 8: a flood ----------------------------------------------------------------------------------
 
-MANY, ADMITTED = 900, 110
+MANY = 900
 
 
 async def test_attack_a_flood_of_calls_admits_110_and_nobody_is_left_without_an_answer(
     served: Program,
 ) -> None:
-    agent, codes = await served.key("flood"), Counter[str]()
-
-    async def one(number: int) -> None:
-        answer = await served.call("held", {"number": number}, agent)
-        if answer.status == 200:
-            assert answer.data["output"] == number
-        codes[answer.data.get("code", "ok")] += 1
-        if codes.total() == MANY - ADMITTED:
-            assert set(codes) == {"QUEUE_FULL"}
-            (served.folder / "go").touch()
-
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        for number in range(MANY):
-            group.create_task(one(number))
-    assert codes == {"ok": ADMITTED, "QUEUE_FULL": MANY - ADMITTED}
+    told = await flooded(served, MANY)
+    assert told.codes == {"ok": ADMITTED, "QUEUE_FULL": MANY - ADMITTED}
 
 
 # --- 10: a client that goes ----------------------------------------------------------------------
@@ -191,7 +195,7 @@ async def test_attack_a_caller_s_own_token_is_passed_to_nobody(
 # --- 28: approvals -------------------------------------------------------------------------------
 
 
-async def asked_for(served: Program, amount: int, agent: dict[str, str]) -> str:
+async def asked_for(served: Client, amount: int, agent: dict[str, str]) -> str:
     answer = await served.call("wire", {"amount": amount}, agent)
     assert (answer.status, answer.data["code"]) == (428, "APPROVAL_REQUIRED")
     handle: str = answer.data["details"]["approval"]
@@ -253,6 +257,60 @@ async def test_attack_of_two_who_answer_at_once_one_does(served: Program) -> Non
             assert used.status in (200, 403)
         wired = served.done.count(f"wired {700 + turn}")
         assert wired == (1 if shown["status"] == "approved" else 0)
+
+
+BRIEF: dict[str, Any] = {
+    "approval": {"approvers": ["boss"], "expires": 0.8},
+    "access": {"roles": {"boss": {"call": ["*"], "tier": 4}}},
+}
+
+
+async def test_attack_neither_a_request_nor_a_yes_outlives_its_time(tmp_path: Path) -> None:
+    settings, auth = {"extensions": BRIEF}, {"keys": True}
+    async with answering(tmp_path, *ALL, settings=settings, auth=auth) as brief:
+        keys = Keys(brief.runtime.store, clock=SystemClock())
+        agent = {"authorization": f"Bearer {(await keys.create('sleeper'))[1]}"}
+        _, text = await keys.create("chief", user="bob", roles=["boss"])
+        boss = {"authorization": f"Bearer {text}"}
+        async with asyncio.timeout(60):
+            while True:  # on a busy machine the time may be over before anybody has said yes
+                waits, grant = [await asked_for(brief, amount, agent) for amount in (900, 901)]
+                yes = await brief.post(f"/v1/approvals/{grant}:approve", {}, boss)
+                if yes.status == 200:
+                    break
+            for handle in (waits, grant):
+                where = f"/v1/approvals/{handle}"
+                while (await brief.get(where, agent)).data["status"] != "expired":
+                    await asyncio.sleep(0.05)
+        for way in ("approve", "deny"):
+            late = await brief.post(f"/v1/approvals/{waits}:{way}", {}, boss)
+            assert (late.status, late.data["code"]) == (409, "CONFLICT")
+        again = await brief.post(f"/v1/approvals/{grant}:approve", {}, boss)
+        assert again.status == 409, "nor is it given a second time"
+        for amount, handle in ((900, waits), (901, grant)):
+            used = await brief.call("wire", {"amount": amount}, agent, grant=handle)
+            assert (used.status, used.data["code"]) == (403, "APPROVAL_DENIED")
+            assert used.data["effects"] == "none"
+            resumed = await brief.post(f"/v1/approvals/{handle}:resume", {}, agent)
+            assert resumed.status == 403
+        assert not [mark for mark in MARKS if mark.startswith("wired 90")]
+        assert await asked_for(brief, 901, agent) != grant, "it is asked for anew"
+
+
+async def test_attack_a_yes_to_a_tool_is_none_to_what_the_tool_becomes(served: Program) -> None:
+    agent = await served.key("patient")
+    boss = await served.key("chief of tools", user="bob", roles=["boss"])
+    answer = await served.call("sent", {"to": "ann"}, agent)
+    grant = answer.data["details"]["approval"]
+    assert (await served.post(f"/v1/approvals/{grant}:approve", {}, boss)).status == 200
+    file = served.folder / "tools.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("Say it to somebody.", "Say it to everybody."), encoding="utf-8")
+    async with asyncio.timeout(30):
+        while "everybody" not in (await served.get("/v1/tools/sent", agent)).data["description"]:
+            await asyncio.sleep(0.05)
+    used = await served.call("sent", {"to": "ann"}, agent, grant=grant)
+    assert (used.status, used.data["code"]) == (409, "CONFLICT")
 
 
 # --- 29: what is another's, and who one is not ---------------------------------------------------

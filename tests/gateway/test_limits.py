@@ -9,7 +9,9 @@ import pytest
 
 from tests.gateway.gateway_tools import ALL, MARKS, until
 from tests.gateway.running import Running, answer_from, request, serving
+from toolpost.gateway import unheard
 from toolpost.gateway.rest import streaming
+from toolpost.gateway.unheard import household
 
 pytestmark = pytest.mark.anyio
 
@@ -130,19 +132,126 @@ async def test_two_hundred_idle_connections_are_in_nobody_s_way(served: Running)
             writer.close()
 
 
-async def test_one_connection_too_many_is_turned_away(served: Running) -> None:
-    kept = [await asyncio.open_connection(served.host, served.port) for _ in range(250)]
-    try:
-        answer = await said(served)
-        assert answer.startswith(b"HTTP/1.1 503 ")
-        assert b"QUEUE_FULL" in answer
-    finally:
-        for _, writer in kept:
+# --- connections ---------------------------------------------------------------------------------
+
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+ELSEWHERE = "127.0.0.2"
+
+
+class Lines:
+    """Connections from chosen addresses, closed at the end."""
+
+    def __init__(self, served: Running) -> None:
+        self.served, self._open = served, list[Pair]()
+
+    async def open(self, sent: bytes = b"", *, address: str = "127.0.0.1") -> Pair:
+        """One that the server has seen, and has had these bytes."""
+        place = (self.served.host, self.served.port)
+        pair = await asyncio.open_connection(*place, local_addr=(address, 0))
+        self._open.append(pair)
+        pair[1].write(sent)
+        ours = pair[1].get_extra_info("sockname")
+        async with asyncio.timeout(20):
+            while not any(one.client == ours for one in self.served.server._connections()):
+                await asyncio.sleep(0.001)
+        return pair
+
+    def close(self) -> None:
+        for _, writer in self._open:
             writer.close()
+
+
+@pytest.fixture(scope="module")
+async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+    folder = tmp_path_factory.mktemp("small")
+    async with serving(folder, *ALL, connections=6, half_open=3, drain_time=0.1) as running:
+        yield running
+
+
+@pytest.fixture
+async def lines(small: Running, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lines]:
+    monkeypatch.setattr(unheard, "GRACE", 0.0)  # nobody has time
+    made = Lines(small)
+    yield made
+    made.close()
     async with asyncio.timeout(20):
-        while len(served.server.server_state.connections) > 200:
-            await asyncio.sleep(0.01)
-    await fine(served)
+        while small.server.server_state.connections:
+            await asyncio.sleep(0.005)
+
+
+async def asked(lines: Lines, pair: Pair, path: str = "/healthz") -> int:
+    host = {"host": f"{lines.served.host}:{lines.served.port}"}
+    pair[1].write(request("GET", path, None, host, close=False))
+    async with asyncio.timeout(20):
+        return (await answer_from(pair[0])).status
+
+
+async def ended(pair: Pair) -> bytes:
+    async with asyncio.timeout(20):
+        return await pair[0].read()
+
+
+@pytest.mark.parametrize("part", ["nothing", "half a head", "half a body"])
+async def test_who_does_not_send_a_request_makes_room_for_others_of_the_same_address(
+    lines: Lines, part: str
+) -> None:
+    body = head(lines.served, JSON, "content-length: 100") + b"\r\n{"
+    sent = {"nothing": b"", "half a head": head(lines.served), "half a body": body}[part]
+    mine = await lines.open(sent)
+    theirs = [await lines.open(sent, address=ELSEWHERE) for _ in range(4)]
+    first = await ended(theirs[0])
+    assert first.startswith(b"HTTP/1.1 503 ") and b"have not sent a whole request" in first
+    await lines.open(sent, address=ELSEWHERE)
+    assert b"503" in await ended(theirs[1]), "the oldest goes first"
+    assert not mine[0].at_eof(), "another address has its own"
+    fresh = await lines.open(address=ELSEWHERE)
+    assert await asked(lines, fresh) == 200
+    if part == "nothing":
+        assert await asked(lines, mine) == 200
+
+
+async def test_of_a_crowd_that_comes_at_once_nobody_is_sent_away_unheard(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unheard, "GRACE", 60.0)
+    crowd = [await lines.open(address=ELSEWHERE) for _ in range(6)]
+    assert [await asked(lines, one) for one in crowd] == [200] * 6
+
+
+def test_a_whole_house_of_addresses_is_one() -> None:
+    assert household("2001:db8:1:2::a") == household("2001:db8:1:2:ffff::b%eth0")
+    assert household("2001:db8:1:2::a") != household("2001:db8:1:3::a")
+    assert household("192.0.2.1") == "192.0.2.1"
+
+
+async def test_where_all_connections_are_taken_those_go_for_which_nothing_is_done(
+    lines: Lines,
+) -> None:
+    headers = {
+        "host": f"{lines.served.host}:{lines.served.port}",
+        "content-type": "application/json",
+    }
+    call = b'{"arguments": {"mark": "busy"}}'
+    busy = request("POST", "/v1/tools/wait:call", call, headers, close=False)
+    MARKS.clear()
+    for _ in range(4):
+        await lines.open(busy)
+    idle = await lines.open()
+    assert await asked(lines, idle) == 200
+    silent = await lines.open()
+    async with asyncio.timeout(20):
+        while MARKS.count("busy began") < 4:
+            await asyncio.sleep(0.005)
+    late = await lines.open()
+    assert b"503" in await ended(silent), "who has said nothing is the first"
+    assert await asked(lines, late) == 200
+    later = await lines.open(busy)
+    assert await ended(idle) == b"", "then who has nothing to say"
+    last = await lines.open(busy)
+    assert await ended(late) == b""
+    refused = await said(lines.served)
+    assert refused.startswith(b"HTTP/1.1 503 ") and b"QUEUE_FULL" in refused
+    assert not later[0].at_eof() and not last[0].at_eof(), "nobody is cut off in a call"
 
 
 async def test_a_client_that_does_not_read_is_cut_off_and_its_call_is_cancelled(

@@ -208,9 +208,18 @@ keys = true
 """
 
 
-async def test_what_listens_everywhere_and_has_no_tools_says_so(tmp_path: Path) -> None:
+async def test_what_listens_everywhere_and_has_no_tools_says_so_and_waits_for_no_reader(
+    tmp_path: Path,
+) -> None:
     async with program(tmp_path, config=KEYS) as (child, port, said):
         assert f"{port}, and at every address of this machine, port {port}  (Ctrl-C" in said
+        headers = {"host": f"127.0.0.1:{port}", "authorization": "Bearer nobody's"}
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(60):
+            for _ in range(1500):  # each of them is told of, and nobody reads it
+                writer.write(request("GET", "/v1/tools", None, headers, close=False))
+                assert (await answer_from(reader)).status in (401, 429)
+        writer.close()
         child.terminate()
         _, err = await child.communicate()
         assert b"warning: there are no tools" in err and b"[[sources]]" in err
@@ -257,6 +266,7 @@ async def test_whoever_only_listens_does_not_hold_up_the_end(tmp_path: Path) -> 
         served.server.stop()
         async with asyncio.timeout(15):
             await asyncio.gather(watching, return_exceptions=True)
+        served.server.force_exit = True  # the job itself would be waited for
 
 
 async def test_the_access_log_has_a_line_of_json_for_each_request(tmp_path: Path) -> None:
@@ -310,6 +320,8 @@ async def test_a_log_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> N
         ({"port": 70_000}, "port must be 0 to 65535"),
         ({"port": "x"}, "gateway port: expected `int`, got `str`"),
         ({"body": 5}, "body must be 1024 to"),
+        ({"calls_each": 0}, "calls_each must be 1 to"),
+        ({"half_open": 0}, "half_open must be 1 to"),
         ({"head_time": 0}, "head_time must be 0.1 to 86400"),
         ({"host": ""}, "host is an address or a name"),
         ({"auth": 5}, "gateway auth is a table: [gateway.auth]"),

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pwd
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -21,7 +19,6 @@ import click
 
 from toolpost.approvals import (
     Approvals,
-    Channel,
     Decision,
     Lasting,
     Request,
@@ -29,11 +26,11 @@ from toolpost.approvals import (
     Standing,
 )
 from toolpost.approvals.terminal import described, widened
-from toolpost.call import Caller
 from toolpost.cli.arguments import from_words
 from toolpost.cli.failing import APPROVALS, fail
 from toolpost.cli.opening import loaded, run, stored, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.recording import Keep, channel, me, recording
 from toolpost.cli.remote import connected, spec_of
 from toolpost.cli.remote_parts import RemoteDesk
 from toolpost.cli.terminal import (
@@ -55,7 +52,6 @@ from toolpost.config import Config, find
 from toolpost.errors import CallError
 from toolpost.extensions.approval import as_record
 from toolpost.failure import failure
-from toolpost.runtime import audit_of
 from toolpost.spec import ToolSpec
 from toolpost.stores.lazy import LazyStore
 
@@ -242,7 +238,7 @@ def revoke(asked: Asked, *, handle: str, as_json: bool) -> None:
     if handle.startswith("ap-"):
         _tell(_asked(asked, _taking_back(_found(asked, handle), "")), as_json=as_json)
         return
-    ended = _asked(asked, lambda desk: desk.revoke(handle, by=_me(), channel=_channel()))
+    ended = _asked(asked, lambda desk: desk.revoke(handle, by=me(), channel=channel()))
     if as_json:
         print_json(_plain(ended))
     else:
@@ -276,25 +272,12 @@ def _offered(asked: Asked, request: Request) -> None:
 
 def _deciding(request: Request, decision: Decision) -> Callable[[Desk], Awaitable[Request]]:
     return lambda desk: desk.decide(
-        request.handle, decision, by=_me(), channel=_channel(), seen=request.seen
+        request.handle, decision, by=me(), channel=channel(), seen=request.seen
     )
 
 
 def _taking_back(request: Request, reason: str) -> Callable[[Desk], Awaitable[Request]]:
-    return lambda desk: desk.take_back(request.handle, by=_me(), channel=_channel(), reason=reason)
-
-
-def _channel() -> Channel:
-    return "terminal" if sys.stdin.isatty() else "api"
-
-
-def _me() -> Caller:
-    """Who sits here: by the number that the kernel knows, not by what the environment says."""
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = str(os.getuid())
-    return Caller(f"local:{name}", user=name, owner=True)
+    return lambda desk: desk.take_back(request.handle, by=me(), channel=channel(), reason=reason)
 
 
 def _found(asked: Asked, handle: str) -> Request:
@@ -336,29 +319,20 @@ async def _at_desk(
         async with connected(asked) as client:
             return await work(RemoteDesk(client))
     config = find(asked.config)
-    async with _store(config) as store, _recording(config, store) as tell:
+    async with _store(config) as store, recording(config, store) as keep:
+        tell = _telling(keep)
         desk = Approvals(store, clock=SystemClock(), spec_of=lambda tool: spec, tell=tell)
         return await work(desk)
 
 
-@asynccontextmanager
-async def _recording(
-    config: Config, store: LazyStore
-) -> AsyncIterator[Callable[[Settled], Awaitable[None]] | None]:
-    """What is decided here goes on record as if the program that asked had heard it."""
-    audit = audit_of(config, store)
-    if audit is None:
-        yield None
-        return
+def _telling(keep: Keep | None) -> Callable[[Settled], Awaitable[None]] | None:
+    if keep is None:
+        return None
 
     async def tell(settled: Settled) -> None:
-        if not await audit.keep(as_record(settled)):
-            err(safe(f"warning: this is not on record: {audit.problem}"))
+        await keep(as_record(settled))
 
-    try:
-        yield tell
-    finally:
-        await audit.close()
+    return tell
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """``toolpost keys``: the API keys of a gateway, made, listed and ended.
 
 Above: ``main.py``. Below: ``gateway/identity/keys.py``, over the store that the config names; no
-tool is loaded and no server is needed. A key is printed when it is made, and never again.
+tool is loaded and no server is needed. A key is printed when it is made, and never again. Who made
+or ended one is in the audit.
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ import click
 from toolpost.cli.failing import KEYS, fail
 from toolpost.cli.opening import run, stored
 from toolpost.cli.options import Asked, json_option, pass_asked
+from toolpost.cli.recording import channel, me, recording
 from toolpost.cli.terminal import console, err, lines, out, print_json, row, safe, table
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.document import read
-from toolpost.errors import CallError, ConfigError, ToolpostError
+from toolpost.errors import CallError, ConfigError, ToolpostError, Unavailable
 from toolpost.failure import failure
-from toolpost.gateway.identity.keys import ApiKey, Keys
+from toolpost.gateway.identity.keys import ApiKey, Keys, as_record
 from toolpost.gateway.settings import settings_of
+from toolpost.ledger.record import KEY_CREATED, KEY_REVOKED
 from toolpost.patterns import glob
 from toolpost.rules import read_rules
 from toolpost.wording import nearest, short
 
 T = TypeVar("T")
+Tell = Callable[[ApiKey, str], Awaitable[bool]]
 _UNITS: Final = {"min": 60, "h": 3600, "d": 86400}
 _LARGEST: Final = tuple(_UNITS.items())[::-1]
 _LENGTH: Final = re.compile(r"([0-9]{1,6})(min|h|d)")
@@ -82,13 +86,17 @@ def create(
     """
     seconds = _seconds(expires)
     _warn_of_roles(find(asked.config), roles)
-    key, text = _asked(
-        asked,
-        lambda keys: keys.create(
+
+    async def made(keys: Keys, tell: Tell) -> tuple[ApiKey, str]:
+        key, text = await keys.create(
             name, user=user, agent=agent, roles=roles, tools=tools or None, seconds=seconds
-        ),
-        lasting=True,
-    )
+        )
+        if not await tell(key, KEY_CREATED):
+            await keys.revoke(key.id)
+            raise Unavailable("The audit cannot be written, and there is no key without a record.")
+        return key, text
+
+    key, text = _asked(asked, made, lasting=True)
     if as_json:
         print_json({"key": text, **key.to_dict(time.time())})
         return
@@ -103,7 +111,7 @@ def create(
 def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
     """List the keys; what they are is not known here."""
     now = time.time()
-    found = _asked(asked, Keys.all)
+    found = _asked(asked, lambda keys, _: keys.all())
     keys = [key for key in found if every or key.state(now) == "live"]
     if as_json:
         print_json([key.to_dict(now) for key in keys])
@@ -134,7 +142,7 @@ def list_(asked: Asked, *, every: bool, as_json: bool) -> None:
 @pass_asked
 def show(asked: Asked, *, key_id: str, as_json: bool) -> None:
     """Show what is known of one of them."""
-    _tell(asked, _asked(asked, lambda keys: keys.like(key_id)), as_json=as_json)
+    _tell(asked, _asked(asked, lambda keys, _: keys.like(key_id)), as_json=as_json)
 
 
 @command.command("revoke")
@@ -147,8 +155,12 @@ def revoke(asked: Asked, *, key_id: str, as_json: bool) -> None:
     Within five seconds no gateway on this store accepts it.
     """
 
-    async def ended(keys: Keys) -> ApiKey:
-        return await keys.revoke((await keys.like(key_id)).id)
+    async def ended(keys: Keys, tell: Tell) -> ApiKey:
+        found = await keys.like(key_id)
+        ended = await keys.revoke(found.id)
+        if found.revoked is None:
+            await tell(ended, KEY_REVOKED)
+        return ended
 
     key = _asked(asked, ended)
     if as_json:
@@ -157,7 +169,7 @@ def revoke(asked: Asked, *, key_id: str, as_json: bool) -> None:
         out(safe(f"The key {key.id} ({key.name}) is revoked."))
 
 
-def _asked(asked: Asked, work: Callable[[Keys], Awaitable[T]], *, lasting: bool = False) -> T:
+def _asked(asked: Asked, work: Callable[[Keys, Tell], Awaitable[T]], *, lasting: bool = False) -> T:
     """Do it, or end with the exit code of what is in the way."""
 
     async def done() -> T:
@@ -167,8 +179,15 @@ def _asked(asked: Asked, work: Callable[[Keys], Awaitable[T]], *, lasting: bool 
                 "the store is in memory, and a key would be gone at once: say in the config "
                 'store = { kind = "sqlite" }'
             )
-        async with stored(config) as store:
-            return await work(Keys(store, clock=SystemClock()))
+        async with stored(config) as store, recording(config, store) as keep:
+
+            async def tell(key: ApiKey, code: str) -> bool:
+                """Whether it is on record, or nothing is here."""
+                at, by = time.time(), me()
+                record = as_record(key, code, by=by, channel=channel(), at=at)
+                return keep is None or await keep(record)
+
+            return await work(Keys(store, clock=SystemClock()), tell)
 
     try:
         return run(asked, done())

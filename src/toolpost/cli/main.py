@@ -25,13 +25,19 @@ from toolpost.errors import CallError, SetupError
 PROGRAM: Final = "toolpost"
 COMMANDS: Final = {
     "init": "Make a small project that works.",
+    "new": "Begin a tool, with tests that pass.",
     "list": "List the tools.",
+    "search": "Find a tool by what it does.",
     "show": "Show one tool: its parameters, limits and the road of a call.",
     "call": "Call a tool.",
+    "export": "Write the tools in the form of a vendor.",
     "import": "Make a spec file of tools that others describe, and pin them.",
     "push": "Write specs into a table of a database.",
     "serve": "Serve the tools over HTTP: a REST API, and MCP at /mcp.",
     "mcp": "Serve the tools to an MCP client, on standard input and output.",
+    "nats": "Set up a NATS bus for gateways and workers.",
+    "worker": "Serve the tools of this host on a NATS bus, to gateways on others.",
+    "check": "Score tools item by item: the compliance checklist, and a linter.",
     "lock": "Pin the definitions of the tools, and show what has changed.",
     "jobs": "See, watch and stop detached calls.",
     "artifacts": "Read outputs that were too large to be handed over whole.",
@@ -39,13 +45,18 @@ COMMANDS: Final = {
     "policy": "Try, explain and check the rules of the policy.",
     "keys": "Make, list and revoke the API keys of the gateway.",
     "audit": "Read, search, verify and export the audit.",
+    "docs": "Write a page about each tool, as Markdown.",
+    "parity": "Compare old tools with new ones, call by call.",
     "doctor": "Check that everything here works.",
     "config": "Show every setting in force and where it comes from.",
     "plugins": "List the installed parts: backends, sources, extensions.",
     "completion": "Print the script that completes words in your shell.",
 }
 """What the list of commands says; the command itself is ``command`` in ``cli/<name>.py``."""
-_REMOTE: Final = ("list", "show", "call", "jobs", "artifacts", "approvals", "audit", "completion")
+_REMOTE: Final = frozenset((
+    "list", "search", "show", "call", "export", "jobs", "artifacts", "approvals", "audit",
+    "completion",
+))  # fmt: skip
 """What a gateway can be asked for with ``--url``."""
 _FILES: Final = {"import": "importing"}
 """Where the name of a command is no name for a file."""

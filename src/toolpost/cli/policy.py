@@ -21,7 +21,6 @@ from toolpost.cli.completing import parameter_names, tool_names
 from toolpost.cli.failing import fail
 from toolpost.cli.opening import once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
-from toolpost.cli.parameters import raw_names
 from toolpost.cli.terminal import (
     console,
     counted,
@@ -42,6 +41,7 @@ from toolpost.failure import failure
 from toolpost.rules import Decision, Rules, Step, Verdict, read_rules
 from toolpost.runtime import Runtime
 from toolpost.schema import Schema
+from toolpost.schema.parameters import raw_names
 from toolpost.spec import ToolSpec, spec_from
 from toolpost.wording import explained, nearest, short
 

@@ -12,17 +12,22 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 
+from toolpost.cli.aside import written_aside
+from toolpost.cli.looping import run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find
 from toolpost.errors import MissingPart
 from toolpost.extensions.log import setup
 
+T = TypeVar("T")
+_BUS_PORT: Final = 4222
+"""Where workers look for a bus if nobody tells them."""
 _HARMLESS: Final[tuple[dict[str, Any], ...]] = ({"kind": "builtin"},)
 
 
@@ -32,6 +37,11 @@ _HARMLESS: Final[tuple[dict[str, Any], ...]] = ({"kind": "builtin"},)
     "--port", type=click.IntRange(0, 65_535), help="The port; 0 for any.  [default: 8080]"
 )
 @click.option("--processes", type=click.IntRange(1, 256), help="Server processes.  [default: 1]")
+@click.option(
+    "--nats",
+    metavar="URL|embedded[:PORT]",
+    help="Take in the tools of workers on this bus; 'embedded' starts one here, for development.",
+)
 @click.option("--inherit", hidden=True)
 @click.option("--line", type=int, hidden=True)
 @json_option
@@ -42,6 +52,7 @@ def command(
     host: str | None,
     port: int | None,
     processes: int | None,
+    nats: str | None,
     inherit: str | None,
     line: int | None,
     as_json: bool,
@@ -51,9 +62,15 @@ def command(
     It listens on this machine only, unless [gateway] in the config says how callers are known.
     Ctrl-C or SIGTERM ends it, once the calls in flight have ended.
     """
+    click.get_current_context().with_resource(written_aside())
     _log_here(asked)
     settings_of = _loaded("toolpost.gateway.settings").settings_of
     config = _served(find(asked.config))
+    embedded = None
+    if nats is not None:
+        embedded = _bus_of_our_own(nats, config)
+        nats = nats if embedded is None else embedded.url
+        config = _on_the_bus(config, nats)
     given = {"host": host, "port": port, "processes": processes}
     settings = msgspec.structs.replace(
         settings_of(config), **{name: one for name, one in given.items() if one is not None}
@@ -68,13 +85,27 @@ def command(
         _telling_programs(address) if as_json else _telling(address, everywhere, config, settings)
     )
     if settings.processes == 1:
-        _run(_alone(config, settings, sockets, told))
+        run(_beside(embedded, _alone(config, settings, sockets, told)))
         return 0
-    words = _words(asked, {"host": host, "port": port, "processes": processes})
+    words = _words(asked, {"host": host, "port": port, "processes": processes, "nats": nats})
     watcher = _loaded("toolpost.gateway.processes").Watcher
-    return asyncio.run(
-        _watching(watcher, words, sockets, settings.processes, settings.drain_time, told)
-    )
+    watching = _watching(watcher, words, sockets, settings.processes, settings.drain_time, told)
+    return asyncio.run(_beside(embedded, watching))
+
+
+async def _beside(embedded: Any, work: Coroutine[Any, Any, T]) -> T:
+    """With a bus of its own, if it is to have one."""
+    if embedded is None:
+        return await work
+    try:
+        await embedded.start()
+    except BaseException:
+        work.close()
+        raise
+    try:
+        return await work
+    finally:
+        await embedded.stop()
 
 
 async def _alone(config: Config, settings: Any, sockets: Any, told: Callable[[Any], None]) -> None:
@@ -107,7 +138,7 @@ def _one_of_several(config: Config, settings: Any, inherit: str, line: int) -> i
             end.watch(server.stop)
             await server.serve(sockets)
 
-    _run(served())
+    run(served())
     return 0
 
 
@@ -122,6 +153,29 @@ def _words(asked: Asked, given: dict[str, Any]) -> Callable[[str, str], Sequence
         return ["-m", "toolpost.cli.main", *before, *own]
 
     return words
+
+
+def _bus_of_our_own(nats: str, config: Config) -> Any:
+    word, _, port = nats.partition(":")
+    if word != "embedded":
+        return None
+    if not (port or str(_BUS_PORT)).isdigit():
+        raise click.BadParameter("write embedded, or embedded:PORT", param_hint="--nats")
+    embedded = _loaded("toolpost.bus.embedded").Embedded
+    folder = config.base / config.settings.state / "nats"
+    return embedded(folder, port=int(port or _BUS_PORT))
+
+
+def _on_the_bus(config: Config, url: str) -> Config:
+    """With the tools of workers there, beside those of the config."""
+    settings = config.settings
+    bus = {**settings.backends.get("nats", {}), "servers": [url]}
+    backends = {**settings.backends, "nats": bus}
+    sources = settings.sources
+    if not any(one.get("kind") == "nats" for one in sources):
+        sources = (*sources, {"kind": "nats"})
+    changed = msgspec.structs.replace(settings, backends=backends, sources=sources)
+    return msgspec.structs.replace(config, settings=changed)
 
 
 def _served(config: Config) -> Config:
@@ -164,7 +218,9 @@ def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Ca
         if gateway is not None:
             for part, problem in gateway.behind.runtime.problems.items():
                 err(safe(f"warning: {part}: {problem}"))
-        if not (config.settings.sources if gateway is None else gateway.behind.runtime.list()):
+        if any(one.get("kind") == "nats" for one in config.settings.sources):
+            out("Tools of workers come and go with them; start one with: toolpost worker\n")
+        elif not (config.settings.sources if gateway is None else gateway.behind.runtime.list()):
             err("warning: there are no tools: say in the config where they are, with [[sources]]")
 
     return told
@@ -178,16 +234,6 @@ def _curl(address: str, config: Config, key: str) -> str:
             f"-H 'Content-Type: application/json' -d '{data}'"
         )
     return f"curl -s {address}/v1/tools{key}"
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """On uvloop, where it is installed."""
-    try:
-        factory = import_module("uvloop").new_event_loop
-    except ModuleNotFoundError:
-        factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(work)
 
 
 def _loaded(module: str) -> Any:

@@ -6,7 +6,7 @@ is said by the key. What goes wrong is raised as a ``CallError``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
@@ -101,7 +101,7 @@ class Jobs:
         said = await self._exchange.data("DELETE", f"/v1/jobs/{inside(job_id)}")
         return understood(self._exchange, job, said)
 
-    async def follow(self, job_id: str) -> AsyncIterator[Job | Progress]:
+    async def follow(self, job_id: str) -> AsyncGenerator[Job | Progress, None]:
         """The job whenever it changes, and what it reports, until it has ended."""
         over = False
         async with aclosing(self._exchange.follow(f"/v1/jobs/{inside(job_id)}")) as told:

@@ -2,8 +2,9 @@
 
 The innermost guard: whoever waits for a human, for another call or for a back-off holds no slot.
 A tool has ``limits.concurrency`` slots and a queue of ``limits.queue``; a group of tools, by a
-pattern, may share slots of its own (``[extensions.slots.groups]``). The queue is first in, first
-out, and nobody waits in it beyond his deadline. It refuses to know what a call does with its slot.
+pattern, may share slots of its own (``[extensions.slots.groups]``). In the queue callers take
+turns, and the calls of each are first in, first out: who has many waits for himself. Nobody waits
+beyond his deadline. It refuses to know what a call does with its slot.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ class Slots:
         tools, groups = dict(self._tools).items(), self._groups.items()
         return {
             "slots_running": ("tool", {name: gate.running for name, gate in tools}),
-            "slots_waiting": ("tool", {name: len(gate.waiting) for name, gate in tools}),
+            "slots_waiting": ("tool", {name: gate.queued for name, gate in tools}),
             "group_slots_running": ("group", {name: gate.running for name, gate in groups}),
-            "group_slots_waiting": ("group", {name: len(gate.waiting) for name, gate in groups}),
+            "group_slots_waiting": ("group", {name: gate.queued for name, gate in groups}),
         }
 
 
@@ -104,7 +105,7 @@ def _through(gate: _Gate) -> Around:
                 gate.running += 1
             else:
                 try:
-                    waited = await gate.wait(call.deadline)
+                    waited = await gate.wait(call)
                 except CallError as refusal:
                     return failed(call, refusal)
             try:
@@ -130,7 +131,7 @@ def _through_all(gates: tuple[_Gate, ...]) -> Ring:
         waited = 0.0
         try:
             for gate in gates:
-                waited += await gate.enter(call.deadline)
+                waited += await gate.enter(call)
                 held.append(gate)
             result = await call_next(call)
             result.metadata.waited_ms += waited * 1000
@@ -146,13 +147,16 @@ class _Gate:
     """Slots and a queue. While somebody waits, every slot is taken."""
 
     __slots__ = (
-        "__weakref__", "_handed_at", "_name", "_pace", "_queue", "most", "running", "waiting"
+        "__weakref__", "_handed_at", "_name", "_pace", "_queue", "most", "queued", "running",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, most: int, queue: int) -> None:
         self._name, self.most, self._queue = name, most, queue
         self.running = 0
-        self.waiting: deque[asyncio.Future[bool]] = deque()
+        self.waiting: dict[str, deque[asyncio.Future[bool]]] = {}
+        """By caller; whose turn is next is the first."""
+        self.queued = 0
         self._handed_at: float | None = None
         """When a slot was last handed on, while somebody else went on waiting."""
         self._pace = _UNKNOWN_PACE
@@ -165,11 +169,11 @@ class _Gate:
             self.running += 1
             self.hand_on()
 
-    async def enter(self, deadline: float | None) -> float:
+    async def enter(self, call: Call) -> float:
         if self.running < self.most:
             self.running += 1
             return 0.0
-        return await self.wait(deadline)
+        return await self.wait(call)
 
     def leave(self) -> None:
         if self.waiting:
@@ -178,15 +182,25 @@ class _Gate:
             self.running -= 1
 
     def hand_on(self) -> None:
-        """Give the slot of a call that leaves to the first who waits, unless there are too many."""
+        """Give the slot of a call that leaves to the next who waits, unless there are too many."""
         if self.running <= self.most:
             while self.waiting:
-                turn = self.waiting.popleft()
+                turn = self._next()
                 if not turn.done():  # one that is done was cancelled a moment ago
                     turn.set_result(True)
                     self._keep_pace()
                     return
         self.running -= 1
+
+    def _next(self) -> asyncio.Future[bool]:
+        """Of whose turn it is; the others have theirs before it is again."""
+        who = next(iter(self.waiting))
+        theirs = self.waiting.pop(who)
+        turn = theirs.popleft()
+        if theirs:
+            self.waiting[who] = theirs
+        self.queued -= 1
+        return turn
 
     def _keep_pace(self) -> None:
         now = monotonic()
@@ -194,12 +208,13 @@ class _Gate:
             self._pace += (now - self._handed_at - self._pace) / 4
         self._handed_at = now if self.waiting else None
 
-    async def wait(self, deadline: float | None) -> float:
+    async def wait(self, call: Call) -> float:
         """Come back with a slot, after so many seconds, or raise without one."""
-        if len(self.waiting) >= self._queue:
+        deadline, who = call.deadline, call.caller.id
+        if self.queued >= self._queue:
             raise QueueFull(
                 f"{self._name} is busy: {self.running} calls are running and "
-                f"{len(self.waiting)} are waiting. Try again later.",
+                f"{self.queued} are waiting. Try again later.",
                 retry_after=round(min(max(self._pace, _SOONEST), _LATEST), 3),
             )
         loop, began = asyncio.get_running_loop(), monotonic()
@@ -207,14 +222,15 @@ class _Gate:
         timer = None
         if deadline is not None:
             left = min(max(0.0, deadline - began), _LONGEST)
-            timer = loop.call_later(left, self._expire, turn)
-        self.waiting.append(turn)
+            timer = loop.call_later(left, self._expire, who, turn)
+        self.waiting.setdefault(who, deque()).append(turn)
+        self.queued += 1
         try:
             if await turn:
                 return monotonic() - began
         except BaseException:
             if not turn.done() or turn.cancelled():
-                self._forget(turn)
+                self._forget(who, turn)
             elif turn.result():  # the slot came together with the cancellation
                 self.leave()
             raise
@@ -230,11 +246,15 @@ class _Gate:
             remedy="wait",
         )
 
-    def _expire(self, turn: asyncio.Future[bool]) -> None:
+    def _expire(self, who: str, turn: asyncio.Future[bool]) -> None:
         if not turn.done():
-            self._forget(turn)
+            self._forget(who, turn)
             turn.set_result(False)
 
-    def _forget(self, turn: asyncio.Future[bool]) -> None:
-        if turn in self.waiting:
-            self.waiting.remove(turn)
+    def _forget(self, who: str, turn: asyncio.Future[bool]) -> None:
+        theirs = self.waiting.get(who)
+        if theirs is not None and turn in theirs:
+            theirs.remove(turn)
+            self.queued -= 1
+            if not theirs:
+                del self.waiting[who]

@@ -23,6 +23,7 @@ from toolpost.gateway.answers import WHOLE, send_broken, send_bytes, send_fault,
 from toolpost.gateway.behind import CALLER, Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send
 from toolpost.gateway.identity.origins import Origins
+from toolpost.gateway.inflight import InFlight
 from toolpost.gateway.problems import Refused
 from toolpost.gateway.rest.calls import CALL, Answered, Calls
 from toolpost.gateway.rest.routes import rest
@@ -180,7 +181,7 @@ class Gateway:
             await self._mcp(scope, answered, told)
         else:
             await self._rest(scope, receive, told)
-        return told.status, told.call_id
+        return told.status, told.call_id or scope.get(CALL)
 
     async def _about(self, send: Send) -> int:
         """Where clients get tokens for this gateway (RFC 9728)."""
@@ -292,10 +293,18 @@ def application(
     mcp: Mcp | None = None,
     access_log: AccessLog | None = None,
     siblings: Siblings | None = None,
+    inflight: InFlight | None = None,
 ) -> Gateway:
     """The application over tools that are open. Any ASGI server can run it; ``toolpost serve`` does
-    so with limits on connections and times, which are the server's business.
+    so with limits on connections and times, which are the server's business. ``inflight``: what
+    ``mcp`` counts its calls with.
     """
-    behind = Behind(runtime=runtime, settings=settings, jobs=jobs, siblings=siblings)
+    behind = Behind(
+        runtime=runtime,
+        settings=settings,
+        inflight=InFlight(settings.calls_each) if inflight is None else inflight,
+        jobs=jobs,
+        siblings=siblings,
+    )
     origins = Origins(host=settings.host, hosts=settings.hosts, origins=settings.origins)
     return Gateway(behind, identity, origins=origins, mcp=mcp, access_log=access_log)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ class Behind:
 
     runtime: Runtime
     settings: GatewaySettings
-    inflight: InFlight = field(default_factory=InFlight)
+    inflight: InFlight
     jobs: Jobs | None = None
     siblings: Siblings | None = None
 

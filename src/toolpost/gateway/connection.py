@@ -2,13 +2,15 @@
 
 Above: ``serving.py``. Below: uvicorn's protocol over httptools, which bounds none of it. Times are
 not held by a timer for each request: one look around, a few times a second, finds whoever is late.
-A client that goes takes its request with it: the task is cancelled, and so is the call.
+Where there is no room for another, one goes for which nothing is done: whose request is not whole,
+or that is idle. A client that goes takes its request with it: the task is cancelled, and so is the
+call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -22,10 +24,13 @@ from toolpost.gateway.bodies import Scope
 from toolpost.gateway.problems import Refused, answer_to
 from toolpost.gateway.rest.calls import WORK
 from toolpost.gateway.settings import GatewaySettings
+from toolpost.gateway.unheard import Unheard, household
 
 _JSON: Final = b"content-type: application/json\r\ncontent-length: "
 _FRAME: Final = 16
 """Bytes beside each byte of a body that its framing may have: chunks of one byte have six."""
+_MANY: Final = "There are too many connections: come back later."
+_SLOW: Final = "Too many connections from your address have not sent a whole request."
 _AHEAD: Final = 64
 """Requests that a client may send before it has the answer to the first."""
 
@@ -35,6 +40,7 @@ def protocol(settings: GatewaySettings) -> type[asyncio.Protocol]:
 
     class Bounded(Connection):
         limits = settings
+        unheard = Unheard[Connection](settings.half_open)
 
     return Bounded
 
@@ -43,6 +49,8 @@ class Connection(HttpToolsProtocol):
     """uvicorn's, with limits."""
 
     limits: GatewaySettings
+    unheard: Unheard[Connection]
+    """Those of all of them, in this process, whose request is not whole."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -59,10 +67,10 @@ class Connection(HttpToolsProtocol):
         self._told: list[tuple[bytes, bytes]] | None = None
         """The headers of every answer, of which ``_begin`` is made."""
         self._begin = b""
+        self._unheard = False
+        self._is_unheard()
         if len(self.connections) > self.limits.connections:
-            self.turn_away(
-                QueueFull("There are too many connections: come back later.", retry_after=1.0)
-            )
+            (self.unheard.oldest(self._since) or self._idlest() or self).leave_room(_MANY)
 
     def data_received(self, data: bytes) -> None:
         if self._heading:
@@ -72,6 +80,8 @@ class Connection(HttpToolsProtocol):
         else:
             self._beside += len(data)
         super().data_received(data)
+        if not self._unheard and self._is_partial():
+            self._is_unheard()
         read = self._head if self._heading else self._beside
         if read > self.limits.header and not self.transport.is_closing():
             self.turn_away(self._too_large())
@@ -95,6 +105,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._heading, self._head = True, 0
+        if self._unheard:
+            self._is_heard()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -135,6 +147,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_heard()
         super().connection_lost(exc)
         self.pipeline.clear()
         if self.cycle is not None:
@@ -174,6 +187,44 @@ class Connection(HttpToolsProtocol):
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
         self.transport.close()
+
+    def leave_room(self, why: str) -> None:
+        """Go, for others are there who say what they want."""
+        self._is_heard()
+        if self.is_idle or (not self._heading and self.cycle.response_started):
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self.turn_away(QueueFull(why, retry_after=1.0))
+
+    @property
+    def is_idle(self) -> bool:
+        """Between two requests."""
+        cycle: RequestResponseCycle | None = self.cycle
+        done = cycle is not None and cycle.response_complete
+        return done and self._heading and self._head == 0
+
+    def _idlest(self) -> Connection | None:
+        them = cast("set[Connection]", self.connections)
+        idle = [one for one in them if one.is_idle and not one.transport.is_closing()]
+        return min(idle, key=lambda one: one._since, default=None)
+
+    def _is_partial(self) -> bool:
+        """Whether something of a request has come, and not all, while nothing else is done here."""
+        if not self._heading:
+            return not self.pipeline
+        cycle: RequestResponseCycle | None = self.cycle
+        return self._head > 0 and (cycle is None or cycle.response_complete)
+
+    def _is_unheard(self) -> None:
+        if self.client is None:
+            return  # a sibling, by a socket that is ours
+        self._unheard = True
+        for one in self.unheard.add(self, household(self.client[0]), self._since):
+            one.leave_room(_SLOW)
+
+    def _is_heard(self) -> None:
+        self._unheard = False
+        self.unheard.discard(self)
 
     def _late(self, part: str, *, answered: bool) -> None:
         if answered:

@@ -1,19 +1,23 @@
 """The calls that are running through this door, so that whoever made one can stop it.
 
 Above: the routes. Below: asyncio. A call is its id, its caller and the task that waits for it; what
-runs behind the task is stopped by cancelling it, as a closed connection does. It refuses to know
-jobs, which outlive their requests.
+runs behind the task is stopped by cancelling it, as a closed connection does. One caller has so
+many at once, and the others room beside them; the owner of the machine has as many as they like. It
+refuses to know jobs, which outlive their requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import time
 from typing import Any, NamedTuple
 
 from toolpost.approvals.values import principal
 from toolpost.call import Caller
+from toolpost.errors import Cancelled, RateLimited
+from toolpost.failure import failure
+from toolpost.result import Metadata, Result
 
 
 class Running(NamedTuple):
@@ -26,21 +30,59 @@ class Running(NamedTuple):
 
 
 class InFlight:
-    """``enter`` and ``leave`` are on the way of every call: they are two steps in a dict."""
+    """``each``: how many one caller may have; ``None``: any number."""
 
-    def __init__(self) -> None:
+    def __init__(self, each: int | None = None) -> None:
         self._running: dict[str, tuple[str, Caller, asyncio.Task[Any], float]] = {}
+        self._each = each
+        self._counts: dict[str, int] = {}
+        """Of callers who are bounded, by their ids: how many they have."""
         self._stopped: set[str] = set()
         self.stopping = False
         """Whether the server has been told to stop, and only finishes what it has."""
 
-    def enter(self, call_id: str, tool: str, caller: Caller, task: asyncio.Task[Any]) -> None:
+    async def carried(
+        self,
+        call_id: str,
+        tool: str,
+        caller: Caller,
+        task: asyncio.Task[Any],
+        execute: Callable[[], Awaitable[Result]],
+    ) -> Result:
+        """The result, also of a call that its caller has stopped by its id; ``task`` is what then
+        is cancelled.
+        """
+        self._enter(call_id, tool, caller, task)
+        try:
+            return await execute()
+        except asyncio.CancelledError:
+            if call_id not in self._stopped:
+                raise
+            task.uncancel()  # it was meant for the call, and that has ended
+            return _stopped(tool, call_id)
+        finally:
+            self._leave(call_id, caller)
+
+    def _enter(self, call_id: str, tool: str, caller: Caller, task: asyncio.Task[Any]) -> None:
+        if self._each is not None and not caller.owner:
+            count = self._counts.get(caller.id, 0)
+            if count >= self._each:
+                raise RateLimited(
+                    f"{count} calls of yours are running: wait until one of them has ended.",
+                    retry_after=1.0,
+                )
+            self._counts[caller.id] = count + 1
         self._running[call_id] = (tool, caller, task, time())
 
-    def leave(self, call_id: str) -> None:
+    def _leave(self, call_id: str, caller: Caller) -> None:
         del self._running[call_id]
         if self._stopped:
             self._stopped.discard(call_id)
+        if (left := self._counts.get(caller.id)) is not None:
+            if left > 1:
+                self._counts[caller.id] = left - 1
+            else:
+                del self._counts[caller.id]
 
     def __len__(self) -> int:
         return len(self._running)
@@ -66,9 +108,17 @@ class InFlight:
         found = self._running.get(call_id)
         return None if found is None or _same(found[1], caller) else Running(*found)
 
-    def was_stopped(self, call_id: str) -> bool:
-        """Whether its caller stopped it, and has not just gone away."""
-        return call_id in self._stopped
+
+def this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None, "requests are tasks"
+    return task
+
+
+def _stopped(tool: str, call_id: str) -> Result:
+    fault = Cancelled("The call was stopped by its caller.")
+    error = failure(fault, tool=tool, call_id=call_id, effects="once")
+    return Result(error=error, metadata=Metadata(call_id))
 
 
 def _same(one: Caller, other: Caller) -> bool:

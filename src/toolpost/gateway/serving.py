@@ -27,8 +27,10 @@ from toolpost.gateway.app import Gateway, application
 from toolpost.gateway.connection import Connection, protocol
 from toolpost.gateway.identity.callers import Identity
 from toolpost.gateway.identity.origins import refused_binding
+from toolpost.gateway.inflight import InFlight
 from toolpost.gateway.mcp.app import mounted
 from toolpost.gateway.mcp.asking import ask
+from toolpost.gateway.nats import NatsDoor
 from toolpost.gateway.settings import GatewaySettings
 from toolpost.gateway.siblings import Siblings
 from toolpost.jobs import Jobs
@@ -111,8 +113,19 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
             siblings = Siblings(config.base / config.settings.state)
             await stack.enter_async_context(siblings)
         jobs = await stack.enter_async_context(Jobs(runtime))
-        mcp = mounted(runtime, settings.mcp, body=settings.body, jobs=jobs, siblings=siblings)
+        inflight = InFlight(settings.calls_each)
+        mcp = mounted(
+            runtime,
+            settings.mcp,
+            body=settings.body,
+            jobs=jobs,
+            siblings=siblings,
+            inflight=inflight,
+        )
         await stack.enter_async_context(mcp)
+        if settings.nats is not None:
+            door = NatsDoor(runtime, settings.nats, identity=identity, inflight=inflight)
+            await stack.enter_async_context(door)
         yield application(
             runtime,
             settings,
@@ -121,6 +134,7 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
             mcp=mcp,
             access_log=log,
             siblings=siblings,
+            inflight=inflight,
         )
 
 

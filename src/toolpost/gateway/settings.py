@@ -15,6 +15,7 @@ from toolpost.errors import ConfigError
 from toolpost.gateway.identity.origins import Origins
 from toolpost.gateway.identity.settings import AuthSettings, auth_from
 from toolpost.gateway.mcp.settings import McpSettings, settings_from
+from toolpost.gateway.nats_settings import NatsSettings, door_from
 from toolpost.options import Options, options_from
 
 _MOST_SECONDS: Final = 86_400.0
@@ -26,6 +27,7 @@ _MOST_BODY: Final = 16 * 1024 * 1024
 _INNER: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "auth": auth_from,
     "mcp": settings_from,
+    "nats": door_from,
 }
 """Tables of their own."""
 
@@ -42,6 +44,10 @@ class GatewaySettings(Options, frozen=True, kw_only=True):
     """The largest request line with its headers."""
     connections: int = 1000
     """At once, in each process."""
+    half_open: int = 250
+    """Of these, from one address: those that have not sent a whole request."""
+    calls_each: int = 50
+    """Calls of one caller that run at once, in each process."""
     head_time: float = 10.0
     """For a request line with its headers, from the connection or its first byte on."""
     body_time: float = 30.0
@@ -62,13 +68,16 @@ class GatewaySettings(Options, frozen=True, kw_only=True):
     """A line of JSON for each request, on standard error."""
     auth: AuthSettings = AuthSettings()
     mcp: McpSettings = McpSettings()
+    nats: NatsSettings | None = None
+    """Where clients on a bus may call; without the table, nowhere."""
 
     def __post_init__(self) -> None:
         _within("port", self.port, 0, 65_535)
         _within("processes", self.processes, 1, 256)
         _within("body", self.body, _LEAST_BODY, _MOST_BODY)
         _within("header", self.header, _LEAST_BODY, 1024 * 1024)
-        _within("connections", self.connections, 1, 1_000_000)
+        for name in ("connections", "half_open", "calls_each"):
+            _within(name, getattr(self, name), 1, 1_000_000)
         for name in ("head_time", "body_time", "idle_time", "write_time"):
             _within(name, getattr(self, name), 0.1, _MOST_SECONDS)
         _within("drain_time", self.drain_time, 0, _MOST_SECONDS)
@@ -79,7 +88,7 @@ class GatewaySettings(Options, frozen=True, kw_only=True):
 def settings_of(config: Config) -> GatewaySettings:
     """The gateway of a config; what is wrong with it is said with its place."""
     table = dict(config.settings.gateway)
-    inner = {name: table.pop(name, {}) for name in _INNER}
+    inner = {name: table.pop(name) for name in _INNER if name in table}
     try:
         settings = options_from(table, GatewaySettings, "gateway")
         parts = {name: _part(name, given) for name, given in inner.items()}

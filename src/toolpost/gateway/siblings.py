@@ -1,10 +1,11 @@
 """Requests that are another process's: handed over to it, and its answer back.
 
-Above: ``mcp/app.py``, which sees whose a request is. Below: a socket in the state folder for each
-of several server processes, which its owner alone may use. What lives in one process, such as a
-session or a call that waits for an answer, has that process's name at the end of its own, for a
-request for it may arrive anywhere. It is handed over as it came, and whoever gets it asks again who
-calls: there is nothing to be had here that is not to be had at the front.
+Above: ``mcp/app.py``, which sees whose a request is, and ``rest/running.py``, which asks them all.
+Below: a socket in the state folder for each of several server processes, which its owner alone may
+use. What lives in one process, such as a session or a call that waits for an answer, has that
+process's name at the end of its own, for a request for it may arrive anywhere. It is handed over as
+it came, and whoever gets it asks again who calls: there is nothing to be had here that is not to be
+had at the front.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _OWN: Final = frozenset(
 _LONGEST: Final = 100
 """Bytes that the path of a socket may have."""
 _PIECE: Final = 65_536
+_PATIENCE: Final = 5.0
+"""Seconds that all others have to say what they know."""
 
 
 class Siblings:
@@ -94,6 +97,34 @@ class Siblings:
         finally:
             writer.transport.abort()  # who asked has gone, or has the answer
         return True
+
+    async def everywhere(self, scope: Scope) -> list[tuple[int, bytes]]:
+        """What each of the others answers to a request without a body; one that is gone, or does
+        not answer in time, has nothing to say. One that was handed over asks nobody.
+        """
+        if any(name == HANDED for name, _ in scope["headers"]):
+            return []
+        found = await asyncio.gather(*(self._said(one, scope) for one in self._others()))
+        return [one for one in found if one is not None]
+
+    def _others(self) -> list[str]:
+        names = (one.stem.removeprefix("serve-") for one in self._folder.glob("serve-*.sock"))
+        return [name for name in names if _NAME.fullmatch(name) and name != self.name]
+
+    async def _said(self, process: str, scope: Scope) -> tuple[int, bytes] | None:
+        status, pieces = 0, list[bytes]()
+
+        async def send(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            pieces.append(message.get("body", b""))
+
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                there = await self.hand_over(process, scope, b"", send)
+        except (TimeoutError, Unavailable):
+            return None
+        return (status, b"".join(pieces)) if there else None
 
     async def _forget_dead(self, process: str) -> None:
         try:

@@ -26,7 +26,7 @@ _OF_CALLS: Final = frozenset(("call", "intent", "outcome", "decision"))
 
 
 class AuditedCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call, as the audit knows it; or what a person has decided about one."""
+    """One call, as the audit knows it; or what a person has decided."""
 
     asked: AuditRecord
     """What was asked: an intent, or a record that tells of the whole call."""

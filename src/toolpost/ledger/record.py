@@ -12,13 +12,16 @@ import msgspec
 
 Kind = Literal["start", "call", "intent", "outcome", "decision", "checkpoint", "lost"]
 """``call`` tells of a whole call; ``intent`` and ``outcome`` of what was about to be done and of
-what came of it; ``decision`` what a person said when they were asked for a yes, or took back;
-``lost`` how many records could not be kept while the disk was full."""
+what came of it; ``decision`` what a person said when they were asked for a yes, or took back, and
+which API key they made or ended; ``lost`` how many records could not be kept while the disk was
+full."""
 
 OK: Final = "OK"
 UNKNOWN: Final = "UNKNOWN"
 """The code of a call whose writer died before it could say what came of it."""
-DECIDED: Final = ("APPROVED", "DENIED", "TAKEN_BACK", "REVOKED")
+KEY_CREATED: Final = "KEY_CREATED"
+KEY_REVOKED: Final = "KEY_REVOKED"
+DECIDED: Final = ("APPROVED", "DENIED", "TAKEN_BACK", "REVOKED", KEY_CREATED, KEY_REVOKED)
 """The codes of decisions."""
 
 

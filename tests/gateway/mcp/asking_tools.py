@@ -24,6 +24,13 @@ async def where() -> int:
 
 
 @tool(tier=0, effects="read", timeout=50)
+async def doze(mark: str) -> None:
+    """Sleep until somebody stops it."""
+    done(f"{mark} began")
+    await asyncio.sleep(45)
+
+
+@tool(tier=0, effects="read", timeout=50)
 async def greet(call: Call, asks: Asks, linger: float = 0) -> str:
     """Ask for a name, and greet."""
     said = await _named(call, asks)

@@ -17,9 +17,11 @@ from toolpost import Caller, Runtime
 from toolpost.clock import SystemClock
 from toolpost.config import Config
 from toolpost.contracts import Elicits
+from toolpost.gateway.access_log import AccessLog
 from toolpost.gateway.app import application
 from toolpost.gateway.connection import protocol
 from toolpost.gateway.identity.callers import Identity
+from toolpost.gateway.inflight import InFlight
 from toolpost.gateway.mcp.app import mounted
 from toolpost.gateway.mcp.asking import ask
 from toolpost.gateway.mcp.settings import McpSettings
@@ -71,10 +73,17 @@ async def serving(
 
 @asynccontextmanager
 async def gateway(
-    tools: Sequence[Any], base: Path, *, within: float = WITHIN, mcp: Any = None, **config: Any
+    tools: Sequence[Any],
+    base: Path,
+    *,
+    within: float = WITHIN,
+    mcp: Any = None,
+    table: Mapping[str, Any] | None = None,
+    access_log: AccessLog | None = None,
+    **config: Any,
 ) -> AsyncIterator[Running]:
     """The whole gateway, with everything that stands in front of its MCP server."""
-    table = {"port": 0, "access_log": False, "mcp": mcp or {}}
+    table = {"port": 0, "access_log": False, "mcp": mcp or {}, **(table or {})}
     data = {"store": {"kind": "memory"}, "observers": [], "guards": [], **config}
     chosen = Config.of({**data, "gateway": table}, base=base)
     settings = settings_of(chosen)
@@ -86,8 +95,13 @@ async def gateway(
         await identity.open()
         stack.push_async_callback(identity.close)
         jobs = await stack.enter_async_context(Jobs(runtime))
-        app = await stack.enter_async_context(mounted(runtime, settings.mcp, jobs=jobs))
-        served = application(runtime, settings, identity=identity, mcp=app)
+        inflight = InFlight(settings.calls_each)
+        app = await stack.enter_async_context(
+            mounted(runtime, settings.mcp, jobs=jobs, inflight=inflight)
+        )
+        served = application(
+            runtime, settings, identity=identity, mcp=app, access_log=access_log, inflight=inflight
+        )
         running = Running(runtime, served)
         running.caller = None
         running.url = f"{await stack.enter_async_context(listening(running))}/mcp"

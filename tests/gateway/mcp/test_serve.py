@@ -100,6 +100,26 @@ async def test_who_goes_while_the_call_runs_elsewhere_takes_it_along(
     await until(lambda: "was cancelled" in served.done, 5)
 
 
+async def test_a_call_of_one_process_is_listed_and_stopped_at_the_other(
+    served: Program, lines: tuple[Line, Line]
+) -> None:
+    url = f"{served.url}/v1/calls"
+    for has, other in (lines, lines[::-1]):
+        mark = f"doze of {has.pid}"
+        call = asyncio.create_task(has.call("doze", {}, arguments={"mark": mark}))
+        await served.until_done(f"{mark} began")
+        [one] = (await other.client.get(url)).json()["calls"]
+        assert one["tool"] == "doze"
+        stopped = await other.client.delete(f"{url}/{one['call_id']}")
+        assert stopped.status_code == 204
+        about = (await call)["result"]["_meta"]
+        assert about["toolpost/call_id"] == one["call_id"]
+        assert about["toolpost/error"]["code"] == "CANCELLED"
+        assert (await other.client.get(url)).json()["calls"] == []
+        again = await other.client.delete(f"{url}/{one['call_id']}")
+        assert (again.status_code, again.json()["code"]) == (404, "NOT_FOUND")
+
+
 async def test_a_session_is_one_at_both_processes(served: Program) -> None:
     """The SDK's client has several connections for one session; whoever takes one does not know."""
     seen = set[str]()

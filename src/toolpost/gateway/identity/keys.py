@@ -16,11 +16,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from toolpost.call import Caller
+from toolpost.call import Caller, new_call_id
 from toolpost.contracts import Clock, Record, Records
 from toolpost.errors import Conflict, InvalidArguments, ToolNotFound
 from toolpost.gateway.identity.credential import PREFIX, Rejected
+from toolpost.ledger.record import AuditRecord, Who
 from toolpost.patterns import selector
+from toolpost.redact import redact, redact_text
 from toolpost.wording import short
 
 SPACE: Final = "keys"
@@ -166,6 +168,25 @@ class Keys:
                 if (key := _read(record)) is not None:
                     yield key
             after = page[-1][0]
+
+
+def as_record(key: ApiKey, code: str, *, by: Caller, channel: str, at: float) -> AuditRecord:
+    """Who made or ended which key, and what it is for: never what it is."""
+    who = redact_text(by.user or by.id)
+    return AuditRecord(
+        kind="decision",
+        time=at,
+        call_id=new_call_id(),
+        caller=Who(
+            redact_text(by.id), *(name and redact_text(name) for name in (by.user, by.agent))
+        ),
+        tool=SPACE,
+        code=code,
+        outcome="done",
+        message=f"The key {key.id} of {redact_text(key.name)}.",
+        approver=f"{who} ({channel})",
+        details={"key": redact(key.to_dict(at))},
+    )
 
 
 def _digest(text: str) -> str:

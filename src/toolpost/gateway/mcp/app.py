@@ -25,6 +25,7 @@ from toolpost.codes import STATUS
 from toolpost.errors import Unauthorized
 from toolpost.gateway.answers import send_whole
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
+from toolpost.gateway.inflight import InFlight
 from toolpost.gateway.mcp.calls import Calls
 from toolpost.gateway.mcp.definitions import Definitions
 from toolpost.gateway.mcp.fast import Fast, is_plain, named
@@ -34,7 +35,7 @@ from toolpost.gateway.mcp.server import CALLER, PRESENCE, Presence, ToolServer
 from toolpost.gateway.mcp.settings import McpSettings
 from toolpost.gateway.mcp.tasks import Tasks
 from toolpost.gateway.problems import Refused, answer_to
-from toolpost.gateway.rest.calls import Answered
+from toolpost.gateway.rest.calls import CALL, Answered
 from toolpost.gateway.siblings import HANDED, Siblings
 from toolpost.jobs import Jobs
 from toolpost.jobs.desk import house
@@ -65,13 +66,16 @@ class Mcp:
         body: int,
         jobs: Jobs | None = None,
         siblings: Siblings | None = None,
+        inflight: InFlight | None = None,
     ) -> None:
         self._runtime, self._body, self._siblings = runtime, body, siblings
         self._each = settings.sessions_each
         self._definitions = Definitions(runtime.registry.get)
         tasks = None if jobs is None else self._tasks(jobs, settings.patience)
         mark = str if siblings is None else siblings.marked
-        self._calls = Calls(runtime, settings, self._definitions, tasks=tasks, mark=mark)
+        self._calls = Calls(
+            runtime, settings, self._definitions, tasks=tasks, mark=mark, inflight=inflight
+        )
         self._server = ToolServer(
             runtime, settings, calls=self._calls, definitions=self._definitions, tasks=tasks
         )
@@ -123,7 +127,7 @@ class Mcp:
         except Refused as why:
             await _sent(send, why.status, [_JSON], _unread(why.message))
             return why.status, None
-        answered = await self._fast.plain(body, headers[b"mcp-name"], caller)
+        answered = await self._fast.plain(body, headers[b"mcp-name"], caller, scope)
         if answered is None:
             return _again(body, receive)
         status, said, call_id = answered
@@ -167,7 +171,7 @@ class Mcp:
             return
         name = named(scope["headers"])
         if name is not None:
-            answered = await self._fast.answer(data, name, caller)
+            answered = await self._fast.answer(data, name, caller, scope)
             if answered is not None:
                 await _sent(send, answered[0], [_JSON], answered[1])
                 return
@@ -212,14 +216,15 @@ class Mcp:
         headers = [(key, value.strip(b" \t")) for key, value in scope["headers"]]
         if (siblings := self._siblings) is not None:
             headers = [one if one[0] != _SESSION else _own(siblings, one) for one in headers]
-        scope = {**scope, "headers": headers, PRESENCE: presence, "user": _user(caller)}
+        own = {**scope, "headers": headers, PRESENCE: presence, "user": _user(caller)}
         _who.set(caller)
         answer = _Answer(send, siblings)
         try:
-            await self._manager.handle_request(scope, receive, answer)
+            await self._manager.handle_request(own, receive, answer)
             await answer.end()
         finally:
             presence.end()
+            scope[CALL] = presence.call_id
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool that wants headers, for who may know of it."""
@@ -237,11 +242,19 @@ def mounted(
     body: int = 4 * 1024 * 1024,
     jobs: Jobs | None = None,
     siblings: Siblings | None = None,
+    inflight: InFlight | None = None,
 ) -> Mcp:
     """What answers at ``/mcp``. With ``jobs``, open, long calls can be tasks; ``siblings`` are the
-    other processes that serve the same.
+    other processes that serve the same; ``inflight`` has the calls of every door.
     """
-    return Mcp(runtime, settings or McpSettings(), body=body, jobs=jobs, siblings=siblings)
+    return Mcp(
+        runtime,
+        settings or McpSettings(),
+        body=body,
+        jobs=jobs,
+        siblings=siblings,
+        inflight=inflight,
+    )
 
 
 def _user(caller: Caller) -> AuthenticatedUser:

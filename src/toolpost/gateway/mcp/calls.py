@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
@@ -19,11 +19,12 @@ import msgspec
 
 from toolpost.approvals import Approvals, Decision, Request
 from toolpost.approvals.values import principal
-from toolpost.call import Call, Caller, Progress
+from toolpost.call import Call, Caller, Progress, new_call_id
 from toolpost.codes import STATUS
 from toolpost.contracts import Answer, Question
 from toolpost.errors import CallError, MissingPart
 from toolpost.failure import failure
+from toolpost.gateway.inflight import InFlight, this_task
 from toolpost.gateway.mcp.answers import answer_of, text_of
 from toolpost.gateway.mcp.asking import (
     ASKING,
@@ -38,7 +39,7 @@ from toolpost.gateway.mcp.definitions import Definition, Definitions
 from toolpost.gateway.mcp.sealed import Broken, State, States, bound_to
 from toolpost.gateway.mcp.settings import McpSettings
 from toolpost.gateway.mcp.tasks import EXTENSION, TASKS, Tasks, can_wait
-from toolpost.result import Result
+from toolpost.result import Metadata, Result
 from toolpost.runtime import Runtime
 from toolpost.wording import shortened
 
@@ -71,7 +72,9 @@ class Refusal(Exception):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one message asks for. ``put`` asks a client of the handshake something."""
+    """What one message asks for. ``put`` asks a client of the handshake something; ``note`` hears
+    the id of the call that is made for it.
+    """
 
     name: str
     arguments: dict[str, Any] | None
@@ -82,11 +85,17 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     tell: Callable[[Progress], None] | None = None
     put: Callable[[Question], Awaitable[Answer]] | None = None
+    note: Callable[[str], None] | None = None
+
+    def noted(self, call_id: str) -> None:
+        if self.note is not None:
+            self.note(call_id)
 
 
 class _Waiting(NamedTuple):
     """A call that waits for an answer, for so long, of ``who``."""
 
+    call_id: str
     conversation: Conversation
     timer: asyncio.TimerHandle
     who: str
@@ -103,10 +112,12 @@ class Calls:
         *,
         tasks: Tasks | None = None,
         mark: Callable[[str], str] = str,
+        inflight: InFlight | None = None,
     ) -> None:
         self._runtime, self._settings, self._definitions = runtime, settings, definitions
         config = runtime.config
-        self.execute = runtime.execute
+        self._execute = runtime.execute
+        self._inflight = InFlight() if inflight is None else inflight
         self._states = States(config.base / config.settings.state)
         self._tasks, self._mark = tasks, mark
         self._waiting: dict[str, _Waiting] = {}
@@ -136,10 +147,10 @@ class Calls:
         if grant is None and definition is not None and self._is_task(definition, wanted):
             return await self._task(wanted, definition)
         if wanted.put is None and "elicitation" in wanted.client.can:
-            conversation = Conversation(wanted.client, wanted.answers)
-            conversation.begin(self._run(wanted, asked=conversation.asked, grant=grant))
-            return await self._turn(wanted, definition, conversation)
-        result = await self._run(wanted, grant=grant)
+            conversation, call_id = Conversation(wanted.client, wanted.answers), new_call_id()
+            conversation.begin(self._run(wanted, call_id, asked=conversation.asked, grant=grant))
+            return await self._turn(wanted, definition, conversation, call_id)
+        result = await self._run(wanted, new_call_id(), grant=grant)
         return await self.told(wanted, definition, result)
 
     def _is_task(self, definition: Definition, wanted: Wanted) -> bool:
@@ -168,9 +179,29 @@ class Calls:
 
     # --- on the road ------------------------------------------------------------------------
 
+    def plain(
+        self, name: str, arguments: dict[str, Any] | None, caller: Caller, call_id: str
+    ) -> Coroutine[Any, Any, Result]:
+        """The result of a call of which there is no more to say; raises ``CallError`` if the caller
+        has too many.
+        """
+        return self._inflight.carried(
+            call_id,
+            name,
+            caller,
+            this_task(),
+            lambda: self._execute(name, arguments, caller, call_id=call_id),
+        )
+
     async def _run(
-        self, wanted: Wanted, *, asked: Asked | None = None, grant: str | None = None
+        self,
+        wanted: Wanted,
+        call_id: str,
+        *,
+        asked: Asked | None = None,
+        grant: str | None = None,
     ) -> Result:
+        wanted.noted(call_id)
         meta, metadata = wanted.meta, None
         if asked is None and (put := wanted.put) is not None:
             asked = Asked(partial(_patiently, put, self._settings.patience))
@@ -178,15 +209,24 @@ class Calls:
             metadata = {ASKING: asked.name}
         if "traceparent" in meta:
             metadata = {**(metadata or {}), **{key: meta[key] for key in _TRACE if key in meta}}
-        return await self._runtime.execute(
-            wanted.name,
-            wanted.arguments,
-            caller=wanted.caller,
-            metadata=metadata,
-            key=meta.get(KEY),
-            grant=grant,
-            on_progress=wanted.tell,
-        )
+
+        def execute() -> Awaitable[Result]:
+            return self._execute(
+                wanted.name,
+                wanted.arguments,
+                wanted.caller,
+                metadata=metadata,
+                key=meta.get(KEY),
+                grant=grant,
+                on_progress=wanted.tell,
+                call_id=call_id,
+            )
+
+        name, caller = wanted.name, wanted.caller
+        try:
+            return await self._inflight.carried(call_id, name, caller, this_task(), execute)
+        except CallError as many:
+            return refusal(many, name, call_id)
 
     async def told(
         self, wanted: Wanted, definition: Definition | None, result: Result
@@ -224,10 +264,15 @@ class Calls:
             raise _stale()
         found.timer.cancel()
         found.conversation.answer(wanted.answers)
-        return await self._turn(wanted, definition, found.conversation)
+        wanted.noted(found.call_id)
+        return await self._turn(wanted, definition, found.conversation, found.call_id)
 
     async def _turn(
-        self, wanted: Wanted, definition: Definition | None, conversation: Conversation
+        self,
+        wanted: Wanted,
+        definition: Definition | None,
+        conversation: Conversation,
+        call_id: str,
     ) -> dict[str, Any]:
         """The result of a call that may ask, or its questions: then the call waits."""
         turn = await conversation.turn()
@@ -239,7 +284,7 @@ class Calls:
             raise Refusal(STATUS["QUEUE_FULL"].rpc, full)
         number, patience = self._mark(token_hex(16)), self._settings.patience
         timer = asyncio.get_running_loop().call_later(patience, self._given_up, number)
-        self._waiting[number] = _Waiting(conversation, timer, who)
+        self._waiting[number] = _Waiting(call_id, conversation, timer, who)
         state = State(
             "question",
             number,
@@ -285,7 +330,7 @@ class Calls:
             if answer.action == "cancel":
                 return answer_of(result, definition, wanted.client.version)
             await self._decide(desk, wanted.caller, request.handle, request.seen, answer)
-            again = await self._run(wanted, grant=handle)
+            again = await self._run(wanted, new_call_id(), grant=handle)
             return answer_of(again, definition, wanted.client.version)
         bound = bound_to(wanted.caller, wanted.name, wanted.arguments or {})
         state = State("approval", handle, request.expires, bound, request.seen)
@@ -303,7 +348,7 @@ class Calls:
         if answer is not None:
             await self._decide(desk, wanted.caller, state.leads, state.seen, answer)
         if answer is not None and answer.action == "cancel":
-            result = await self._run(wanted, grant=state.leads)
+            result = await self._run(wanted, new_call_id(), grant=state.leads)
             return answer_of(result, definition, wanted.client.version)
         return await self._begun(wanted, definition, grant=state.leads)
 
@@ -359,6 +404,12 @@ async def _patiently(
             return await put(question)
     except TimeoutError:
         return UNASKED
+
+
+def refusal(fault: CallError, tool: str, call_id: str) -> Result:
+    """The result of a call that was not made."""
+    error = failure(fault, tool=tool, call_id=call_id, effects="once")
+    return Result(error=error, metadata=Metadata(call_id))
 
 
 def _demand(needs: tuple[str, ...], client: Client) -> None:

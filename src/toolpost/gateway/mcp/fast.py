@@ -13,12 +13,14 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from toolpost.call import Caller
-from toolpost.gateway.bodies import keys_in
+from toolpost.call import Caller, new_call_id
+from toolpost.errors import CallError
+from toolpost.gateway.bodies import Scope, keys_in
 from toolpost.gateway.mcp.answers import answer_of
 from toolpost.gateway.mcp.asking import Client
-from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted
+from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted, refusal
 from toolpost.gateway.mcp.definitions import Definitions
+from toolpost.gateway.rest.calls import CALL
 
 VERSION: Final = "2026-07-28"
 _VERSION: Final = VERSION.encode()
@@ -82,17 +84,21 @@ class Fast:
         self._calls, self._definitions = calls, definitions
         self._info = dict(info)
 
-    async def answer(self, data: Any, name: str, caller: Caller) -> tuple[int, bytes] | None:
-        """Status and body; ``None`` if it is not for us."""
-        wanted = self._wanted(data, name, caller)
+    async def answer(
+        self, data: Any, name: str, caller: Caller, scope: Scope
+    ) -> tuple[int, bytes] | None:
+        """Status and body; ``None`` if it is not for us. The id of the call is in the scope."""
+        wanted = self._wanted(data, name, caller, scope)
         if wanted is None:
             return None
         return await self._said(data["id"], self._calls.answer(wanted))
 
     async def plain(
-        self, body: bytes, name: bytes, caller: Caller
+        self, body: bytes, name: bytes, caller: Caller, scope: Scope
     ) -> tuple[int, bytes, str] | None:
-        """Status, body and the id of the call; ``None`` if it is not as plain as that."""
+        """Status, body and the id of the call; ``None`` if it is not as plain as that. The id is in
+        the scope as soon as there is one.
+        """
         message = _plain(body)
         if message is None or message.params.name.encode() != name:
             return None
@@ -100,8 +106,11 @@ class Fast:
         definition = self._definitions.named(tool)
         if definition is None or definition.headers or definition.needs:
             return None
-        result = await self._calls.execute(tool, arguments, caller)
-        call_id = result.metadata.call_id
+        call_id = scope[CALL] = new_call_id()
+        try:
+            result = await self._calls.plain(tool, arguments, caller, call_id)
+        except CallError as many:
+            result = refusal(many, tool, call_id)
         if result.error is None:
             said = answer_of(result, definition, VERSION)
             said["_meta"][_SERVER] = self._info
@@ -127,7 +136,7 @@ class Fast:
             status = 400 if why.code in _BAD else 200
         return status, _encode(said)
 
-    def _wanted(self, data: Any, name: str, caller: Caller) -> Wanted | None:
+    def _wanted(self, data: Any, name: str, caller: Caller, scope: Scope) -> Wanted | None:
         """The call, if everything about it is as the protocol has it."""
         if type(data) is not dict or len(data) != 4 or data.get("jsonrpc") != "2.0":
             return None
@@ -146,7 +155,12 @@ class Fast:
         if can is None or (definition is not None and definition.headers):
             return None
         return Wanted(
-            name=name, arguments=arguments, caller=caller, client=Client(VERSION, can), meta=meta
+            name=name,
+            arguments=arguments,
+            caller=caller,
+            client=Client(VERSION, can),
+            meta=meta,
+            note=lambda call_id: scope.__setitem__(CALL, call_id),
         )
 
 

@@ -185,6 +185,7 @@ class ToolServer(Server[Any]):
                     state=given.get("requestState"),
                     tell=tell,
                     put=None if _modern(ctx) else partial(_put, ctx, client),
+                    note=None if (presence := _presence(ctx)) is None else presence.note,
                 )
                 try:
                     return await self._calls.answer(wanted)
@@ -253,6 +254,11 @@ class Presence:
 
     def __init__(self) -> None:
         self._scopes: set[anyio.CancelScope] = set()
+        self.call_id: str | None = None
+        """Of the call that was made for it, the last if there was more than one."""
+
+    def note(self, call_id: str) -> None:
+        self.call_id = call_id
 
     @contextmanager
     def needed(self) -> Iterator[None]:
@@ -268,9 +274,13 @@ class Presence:
             scope.cancel()
 
 
+def _presence(ctx: Context) -> Presence | None:
+    return None if ctx.request is None else ctx.request.scope.get(PRESENCE)
+
+
 @contextmanager
 def _present(ctx: Context) -> Iterator[None]:
-    presence = None if ctx.request is None else ctx.request.scope.get(PRESENCE)
+    presence = _presence(ctx)
     if presence is None:
         yield
     else:

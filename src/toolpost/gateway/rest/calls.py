@@ -8,17 +8,16 @@ cancels the request's task, and with it the call; under a server that does not, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from toolpost.call import Caller, Progress, new_call_id
-from toolpost.errors import Cancelled
-from toolpost.failure import failure
 from toolpost.gateway.answers import result_bytes, send_bytes, send_result, send_whole
 from toolpost.gateway.behind import Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send, body_of, json_of
+from toolpost.gateway.inflight import this_task
 from toolpost.gateway.rest.streaming import stream
 from toolpost.gateway.rest.wanted import (
     Wanted,
@@ -29,7 +28,7 @@ from toolpost.gateway.rest.wanted import (
     wants_events,
 )
 from toolpost.jobs import Jobs
-from toolpost.result import Metadata, Result
+from toolpost.result import Result
 
 WORK: Final = "toolpost.work"
 """Where the scope has the task of a request, under a server that cancels it if the client goes."""
@@ -73,7 +72,7 @@ class Calls:
             return asyncio.create_task(work(hear))
 
         async def work(hear: Hear | None) -> Result:
-            own = _this_task()
+            own = this_task()
             return await self.executed(name, wanted, caller, call_id, own, key, trace, hear)
 
         if wants_events(headers):
@@ -91,14 +90,14 @@ class Calls:
         """What a call would do: everything but the tool itself."""
         wanted = wanted_of(json_of(headers, await body_of(headers, receive, self._most)))
         call_id = new_call_id()
-        result = await self.executed(name, wanted, caller, call_id, _this_task(), dry_run=True)
+        result = await self.executed(name, wanted, caller, call_id, this_task(), dry_run=True)
         return await send_result(send, result, call_id), call_id
 
     async def resumed(self, name: str, wanted: Wanted, caller: Caller, call_id: str) -> Result:
         """A call that was asked for before, and waited for a yes."""
-        return await self.executed(name, wanted, caller, call_id, _this_task())
+        return await self.executed(name, wanted, caller, call_id, this_task())
 
-    async def executed(
+    def executed(
         self,
         name: str,
         wanted: Wanted,
@@ -109,24 +108,20 @@ class Calls:
         trace: Mapping[str, str] | None = None,
         hear: Hear | None = None,
         dry_run: bool = False,
-    ) -> Result:
+    ) -> Coroutine[Any, Any, Result]:
         """The result, also of a call that its caller has stopped by its id; ``task`` is what then
         is cancelled.
         """
-        inflight = self._inflight
-        inflight.enter(call_id, name, caller, task)
-        try:
-            return await self._execute(
+        return self._inflight.carried(
+            call_id,
+            name,
+            caller,
+            task,
+            lambda: self._execute(
                 name, wanted.arguments, caller, wanted.session_id, wanted.timeout, None, dry_run,
                 wanted.phase, trace, key, wanted.grant, hear, call_id,
-            )  # fmt: skip
-        except asyncio.CancelledError:
-            if not inflight.was_stopped(call_id):
-                raise
-            task.uncancel()  # it was meant for the call, and that has ended
-            return _stopped(name, call_id)
-        finally:
-            inflight.leave(call_id)
+            ),
+        )  # fmt: skip
 
 
 async def _detached(
@@ -149,18 +144,6 @@ async def _detached(
         (b"preference-applied", b"respond-async"),
     ]
     return await send_bytes(send, 202, headers, msgspec.json.encode(job.to_dict()))
-
-
-def _this_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None, "requests are tasks"
-    return task
-
-
-def _stopped(tool: str, call_id: str) -> Result:
-    fault = Cancelled("The call was stopped by its caller.")
-    error = failure(fault, tool=tool, call_id=call_id, effects="once")
-    return Result(error=error, metadata=Metadata(call_id))
 
 
 async def _watched(call: asyncio.Task[Result], receive: Receive) -> Result:
