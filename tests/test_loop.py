@@ -212,12 +212,15 @@ async def test_a_callback_is_asked_and_the_call_is_made_again_once_it_is_answere
     assert sorted(call.arguments["to"] for call in seen) == ["bob", "eve"]
 
 
-async def test_a_callback_that_breaks_leaves_the_call_waiting_and_the_others_alone() -> None:
+@pytest.mark.parametrize("fault", [OSError("the line is dead"), asyncio.CancelledError()])
+async def test_a_callback_that_breaks_leaves_the_call_waiting_and_the_others_alone(
+    fault: BaseException,
+) -> None:
     async def nobody(request: Any) -> None:
         return None
 
     async def broken(call: Called) -> bool:
-        raise OSError("the line is dead")
+        raise fault
 
     _, executor = asked_of(nobody)
     async with executor as tools:
@@ -226,6 +229,55 @@ async def test_a_callback_that_breaks_leaves_the_call_waiting_and_the_others_alo
             asking("openai", ("pay", '{"to": "bob"}'), ("math__add", '{"a": 1}'))
         )
     assert ([call.tool for call in turn.pending], told("openai", turn)[1]) == (["pay"], "2")
+
+
+async def test_a_callback_may_be_a_plain_function(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[str] = []
+    guard = Approval(MemoryStore())
+
+    def nobody(call: Called) -> bool:
+        asked.append(call.tool)
+        return False
+
+    async with Executor(Registry([pay]), guards=[guard]) as tools:
+        agent = Loop(tools, "openai", caller=BOT, approve=nobody)
+        turn = await agent.answer(asking("openai", ("pay", '{"to": "bob"}')))
+    assert ([call.tool for call in turn.pending], asked) == (["pay"], ["pay"])
+    assert "nobody could be asked" not in caplog.text
+
+
+async def test_who_goes_away_while_somebody_is_asked_is_gone() -> None:
+    begun = asyncio.Event()
+
+    async def forever(call: Called) -> bool:
+        begun.set()
+        return await asyncio.get_running_loop().create_future()
+
+    async with Executor(Registry([pay]), guards=[Approval(MemoryStore())]) as tools:
+        agent = Loop(tools, "openai", caller=BOT, approve=forever)
+        going = asyncio.ensure_future(agent.answer(asking("openai", ("pay", '{"to": "bob"}'))))
+        await asyncio.wait_for(begun.wait(), 5)
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+
+
+async def test_a_call_in_which_the_message_ended_is_not_made() -> None:
+    made: list[int] = []
+
+    @tool
+    async def remove(path: str, only_if_empty: bool = False) -> str:
+        """Remove a folder."""
+        made.append(1)
+        return path
+
+    message = asking("anthropic", ("remove", {"path": "a"}), ("remove", {"path": "b"}))
+    async with Executor(Registry([remove])) as tools:
+        turn = await Loop(tools, "anthropic").answer({**message, "stop_reason": "max_tokens"})
+    whole, cut = turn.results[0]["content"]
+    assert (whole["content"], cut["tool_use_id"], cut["is_error"]) == ("a", "c1", True)
+    assert "ended before this call was whole" in cut["content"]
+    assert made == [1]
 
 
 async def test_a_model_that_never_ends_is_asked_so_many_times_and_no_more() -> None:
@@ -353,6 +405,8 @@ async def test_what_is_no_message_and_no_form_is_said_to_be_none() -> None:
         for form in FORMS:
             with pytest.raises(TypeError, match=f"no message of {form}"):
                 await Loop(tools, form).answer({"hello": 1})
+            with pytest.raises(TypeError, match=f"no message of {form}"):
+                await Loop(tools, form).answer({"content": ["hello"], "output": ["hello"]})
         with pytest.raises(MissingPart, match="did you mean 'anthropic'"):
             Loop(tools, "antropic")
 

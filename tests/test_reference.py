@@ -16,6 +16,8 @@ from toolpost.backends.http.binding import Entry, HttpBinding, Response, Status
 from toolpost.backends.mcp.binding import McpBinding
 from toolpost.backends.mcp.settings import ServerOptions
 from toolpost.backends.mcp.source import _Options as McpSourceOptions
+from toolpost.backends.nats.backend import NatsOptions
+from toolpost.backends.nats.source import _Options as NatsSourceOptions
 from toolpost.backends.python.backend import Binding, PythonOptions
 from toolpost.backends.shell.backend import ShellOptions
 from toolpost.backends.shell.binding import ExitCode, ShellBinding
@@ -38,6 +40,7 @@ from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
 from toolpost.stores.memory import MemoryOptions
 from toolpost.stores.postgres import PostgresOptions
 from toolpost.stores.sqlite import SqliteOptions
+from toolpost.worker.settings import WorkerSettings
 
 PAGES = Path(__file__).parent.parent / "docs" / "reference"
 _ROW = re.compile(r"^\| `(\w+)` \|(.*)\|$", re.M)
@@ -114,6 +117,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         ("config.md", "### memory", MemoryOptions),
         ("config.md", "### sqlite", SqliteOptions),
         ("config.md", "### postgres", PostgresOptions),
+        ("config.md", "### nats", NatsSourceOptions),
+        ("config.md", "### nats backend", NatsOptions),
+        ("config.md", "## Worker", WorkerSettings),
         ("config.md", "## Gateway", GatewaySettings),
         ("config.md", "## gateway.auth", AuthSettings),
         ("config.md", "### gateway.auth.issuers.NAME", IssuerSettings),

@@ -2,8 +2,8 @@
 
 A real server, on loopback, with uvloop at both ends. The bare contender is the client library
 alone: a request, and a process that answers with the same bytes. toolpost's call walks the default
-chain, is signed, goes to `toolpost worker`, is checked there, walks the road, and comes back. One at
-a time says how long it takes, 64 at once how many fit into a second.
+chain, is signed, goes to `toolpost worker`, is checked there, walks the road, and comes back. One
+at a time says how long it takes, 64 at once how many fit into a second.
 
 Beside it, what a second worker brings for a tool that keeps a processor busy: more, as long as
 there are processors left.

@@ -77,9 +77,12 @@ def open_seal(folder: Path, name: str) -> Seal:
 
 
 def verifiers(folder: Path, name: str) -> dict[str, Verifier]:
-    """Everything here that signatures can be checked with, by the id of the key."""
+    """Everything here that signatures can be checked with, by the id of the key. It may be a folder
+    or a public key alone.
+    """
     found: dict[str, Verifier] = {}
-    for file in sorted(folder.glob(f"*{PUBLIC_SUFFIX}")):
+    alone = folder.suffix == PUBLIC_SUFFIX and folder.is_file()
+    for file in [folder] if alone else sorted(folder.glob(f"*{PUBLIC_SUFFIX}")):
         algorithm, public = _parsed(file, file.read_text(encoding="ascii", errors="replace"))
         verifier = _verifier(algorithm, public)
         found[verifier.key] = verifier
@@ -190,9 +193,7 @@ def _public(secret: bytes) -> bytes:
     if (sodium := _sodium()) is not None:
         public, _ = sodium.crypto_sign_seed_keypair(secret)
         return public
-    public = (
-        _ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-    )
+    public = _ed25519().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
     return public
 
 

@@ -8,6 +8,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -80,6 +81,16 @@ async def test_a_tool_is_made_of_a_config_and_is_one_for_any_registry() -> None:
     async with Executor(Registry([tool])) as executor:
         result = await executor.execute("get_weather", {"city": "Oslo"})
     assert result.output == {"temperature": 21.5, "conditions": "sunny"}
+
+
+@pytest.mark.req("AF-8")
+def test_a_tool_is_made_at_once() -> None:
+    took = []
+    for _ in range(50):
+        began = perf_counter()
+        weather()
+        took.append(perf_counter() - began)
+    assert min(took) < 0.001
 
 
 @pytest.mark.req("AF-1")

@@ -8,8 +8,10 @@ for the plain SDKs, it is the MCP SDK's client that speaks.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,17 @@ from tests.bridges.scripted import (
     through_sdk,
 )
 from tests.gateway.mcp.running import Running, serving
-from toolpost import Caller, Failure, Metadata, Result, Text, ToolFailed, ToolSpec, tool
+from toolpost import (
+    Caller,
+    Failure,
+    Metadata,
+    MissingPart,
+    Result,
+    Text,
+    ToolFailed,
+    ToolSpec,
+    tool,
+)
 from toolpost.approvals import Decision
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
@@ -215,3 +227,22 @@ async def with_mcp_of_openai_agents(script: Script, url: str) -> None:
 
     async with MCPServerStreamableHttp({"url": url}, client_session_timeout_seconds=60) as server:
         await through_openai_agents(script, mcp_servers=[server])
+
+
+@pytest.mark.parametrize(
+    ("bridge", "package", "extra"),
+    [
+        ("langchain", "langchain_core", "langchain"),
+        ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
+        ("openai_agents", "agents", "openai-agents"),
+    ],
+)
+def test_without_its_extra_a_bridge_says_which_to_install(
+    bridge: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == package or name == f"toolpost.bridges.{bridge}":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPart, match=re.escape(f'pip install "toolpost[{extra}]"')):
+        import_module(f"toolpost.bridges.{bridge}")

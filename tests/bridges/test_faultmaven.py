@@ -538,6 +538,32 @@ async def test_nobody_is_cut_off_when_a_tool_is_removed() -> None:
     await container.shutdown()
 
 
+async def test_a_tool_stays_until_what_it_gave_back_to_be_awaited_is_there() -> None:
+    begun, release, order = asyncio.Event(), asyncio.Event(), []
+
+    class Wrapped(Base):
+        def execute(self, params: Any) -> Any:  # type: ignore[override]
+            return self.later()  # as a decorator does that is not async itself
+
+        async def later(self) -> ToolResult:
+            begun.set()
+            await release.wait()
+            order.append("done")
+            return ToolResult(True)
+
+        async def cleanup(self) -> None:
+            order.append("cleaned up")
+
+    container = holding(Wrapped)
+    call = asyncio.ensure_future(container.execute("find", {"query": "a"}))
+    await asyncio.wait_for(begun.wait(), 5)
+    await container.reset()
+    release.set()
+    assert (await call).success
+    assert order == ["done", "cleaned up"]
+    await container.shutdown()
+
+
 async def test_a_blocking_tool_is_cleaned_up_in_the_loop_that_let_it_go() -> None:
     begun, release, cleaned = threading.Event(), threading.Event(), asyncio.Event()
 

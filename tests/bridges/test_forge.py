@@ -512,6 +512,18 @@ async def test_a_dry_run_calls_no_tool_that_does_not_know_of_it() -> None:
     assert result == ToolResult.ok("would: True")
 
 
+@pytest.mark.req("FG-4", "FG-5")
+async def test_a_tool_is_called_by_the_name_that_its_schema_has(registry: ToolRegistry) -> None:
+    registry.register(Forged(name="files.read"))
+    async with ToolExecutor(registry) as executor:
+        (schema,) = executor.get_all_schemas("anthropic")
+        result = await executor.execute(schema["name"], HERE)
+        assert (schema["name"], result.success) == ("files__read", True)
+        assert executor.history()[0].tool_name == "files.read"
+        registry.register(Forged(lambda context: "another", name="files__read"))
+        assert (await executor.execute("files__read", HERE)).output == "another"
+
+
 @pytest.mark.req("FG-4")
 async def test_the_history_says_what_was_executed(registry: ToolRegistry) -> None:
     registry.register(Forged(None, TEXT))
@@ -766,6 +778,29 @@ async def test_a_blocking_tool_of_a_factory_lives_in_threads() -> None:
     async with Executor(Registry(tools(*factory.tools()))) as executor:
         assert (await executor.execute("forged")).output == "toolpost-tool"
     assert closed == ["toolpost-tool"]
+
+
+@pytest.mark.req("FG-3")
+async def test_a_tool_stays_until_what_it_gave_back_to_be_awaited_is_there() -> None:
+    order: list[str] = []
+
+    class Wrapped(Forged):
+        def _execute(self, context: ExecutionContext, **kwargs: Any) -> Any:  # type: ignore[override]
+            return self.later()  # as a decorator does that is not async itself
+
+        async def later(self) -> ToolResult:
+            await asyncio.sleep(0)
+            order.append("done")
+            return ToolResult.ok()
+
+        async def close(self) -> None:
+            order.append("closed")
+
+    factory = ToolFactory()
+    factory.add("forged", Wrapped, scope="request")
+    async with Executor(Registry(tools(*factory.tools()))) as executor:
+        assert (await executor.execute("forged")).success
+    assert order == ["done", "closed"]
 
 
 @pytest.mark.req("FG-3")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import pytest
@@ -25,6 +27,7 @@ from toolpost import (
     Text,
     ToolFailed,
     ToolNotFound,
+    create_tool,
     sync,
     tool,
 )
@@ -124,6 +127,16 @@ async def test_the_caller_of_a_run_is_told_by_its_config() -> None:
     assert seen == [("ann", "t")]
 
 
+async def test_a_parameter_has_a_name_that_every_vendor_takes_and_its_own_here() -> None:
+    schema = {"type": "object", "properties": {"filter[name]": {"type": "string"}}}
+    echo = create_tool("echo", "Echo.", lambda arguments: arguments, input_schema=schema)
+    async with Executor(Registry([echo])) as executor:
+        (there,) = await tools(executor)
+        assert list(there.args) == ["filter_name_"]
+        message = await there.ainvoke(called("echo", filter_name_="bob"))
+    assert message.content == '{"filter[name]":"bob"}'
+
+
 async def test_an_agent_that_blocks_can_use_them_from_another_thread() -> None:
     async with Executor(Registry([order])) as executor:
         (there,) = await tools(executor)
@@ -189,6 +202,48 @@ async def test_a_tool_of_theirs_has_everything_of_the_road() -> None:
         "EXECUTION_ERROR",
         "Thirteen is not converted here. Try twelve.",
     )
+
+
+def test_attack_a_tool_of_theirs_that_hangs_keeps_nobody_else_out() -> None:
+    release = threading.Event()
+
+    @langchain_tool
+    def hang() -> bool:
+        """Wait for what does not come."""
+        return release.wait(20)
+
+    @langchain_tool
+    def quick() -> str:
+        """Be there at once."""
+        return "here"
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        both = [*items(hang, timeout=0.1), *items(quick, timeout=10)]
+        async with Executor(Registry(both)) as executor:
+            hung = await asyncio.gather(*(executor.execute("hang") for _ in range(4)))
+            assert {one.error.code for one in hung if one.error is not None} == {"TIMEOUT"}
+            assert (await executor.execute("quick")).output == "here"
+            assert await asyncio.wait_for(asyncio.to_thread(int), 10) == 0
+            release.set()
+
+    try:
+        asyncio.run(main())
+    finally:
+        release.set()
+
+
+async def test_what_a_tool_validates_itself_is_no_fault_of_the_arguments() -> None:
+    @langchain_tool
+    def price(article: str) -> int:
+        """Tell what an article costs."""
+        return Amount.model_validate({"amount": "key sesame-0123"}).amount
+
+    async with Executor(Registry(items(price))) as executor:
+        failed = await executor.execute("price", {"article": "bed"})
+    assert failed.error is not None
+    assert failed.error.code == "INTERNAL_ERROR"
+    assert "sesame" not in str(failed) and "amount" not in failed.error.message
 
 
 async def test_content_is_what_the_model_reads_and_the_artifact_is_the_output() -> None:

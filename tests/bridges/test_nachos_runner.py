@@ -25,6 +25,7 @@ from toolpost.bridges.nachos import (
     tools,
 )
 from toolpost.builtin.browser.program import chromium
+from toolpost.call import OWNER
 from toolpost.errors import Unavailable
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
@@ -169,7 +170,7 @@ async def test_every_request_is_on_record_whatever_became_of_it(tmp_path: Path) 
             (runners[1], request(say=1)),
             (runners[2], request()),
         ]
-        answers = [(await runner.handle(one))["payload"] for runner, one in sent]
+        answers = [(await runner.handle(one, OWNER))["payload"] for runner, one in sent]
     async with Runtime(config) as again:
         kept = [one async for one in calls(lines_of(again.store))]
     codes = ["OK", "VALIDATION_ERROR", "POLICY_DENIED", "NOT_FOUND"]
@@ -190,8 +191,10 @@ async def test_who_sends_is_who_the_transport_says_and_not_the_envelope(tmp_path
         runner = ToolRunner("echo", runtime)
         forged = {**request(say=1), "source": "owner", "caller": {"owner": True}}
         refused = await runner.handle(forged, Caller("agent-7", agent="agent-7"))
-        owner = await runner.handle(request(say=1))
-    assert refused["payload"]["error"]["code"] in ("POLICY_DENIED", "UNAUTHORIZED", "NOT_FOUND")
+        anybody = await runner.handle(request(say=1))
+        owner = await runner.handle(request(say=1), OWNER)
+    for one in (refused, anybody):
+        assert one["payload"]["error"]["code"] in ("POLICY_DENIED", "UNAUTHORIZED", "NOT_FOUND")
     assert owner["payload"]["success"]
     assert len(echo.seen) == 1
 

@@ -121,3 +121,19 @@ async def test_a_call_that_the_run_was_not_asked_about_is_told_to_the_model() ->
     async with Executor(Registry([pay]), guards=[guard]) as executor:
         await through_openai_agents(script, tools=await tools(executor, caller=BOT))
     assert "[APPROVAL_REQUIRED; remedy: ask_approval; effects: none]" in script.heard[0][0]
+
+
+async def test_a_yes_that_cannot_be_laid_down_is_told_to_the_model_and_the_run_goes_on() -> None:
+    async def approve(handle: str) -> None:
+        raise OSError("the desk is closed")
+
+    script = Script([("pay", {"to": "bob"})], "Done.")
+    async with Executor(Registry([pay]), guards=[Approval(MemoryStore())]) as executor:
+        made = await tools(executor, caller=BOT, approve=approve)
+        agent = Agent(name="a", model=agents_model(script), tools=list(made))
+        first = await Runner.run(agent, "Go.", run_config=QUIET)
+        state = first.to_state()
+        state.approve(first.interruptions[0])
+        done = await Runner.run(agent, state, run_config=QUIET)
+    assert done.final_output == "Done."
+    assert "APPROVAL_REQUIRED" in script.heard[0][0]

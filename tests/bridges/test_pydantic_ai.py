@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
     BinaryContent,
@@ -18,7 +19,17 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolReturnPart
 from pydantic_ai.models.test import TestModel as AnyModel
 
 from tests.bridges.scripted import Script, pydantic_model, through_pydantic_ai
-from toolpost import Caller, Executor, Image, InvalidSpec, Output, Registry, Text, tool
+from toolpost import (
+    Caller,
+    Executor,
+    Image,
+    InvalidSpec,
+    Output,
+    Registry,
+    Text,
+    create_tool,
+    tool,
+)
 from toolpost.approvals import Decision
 from toolpost.bridges.pydantic_ai import Toolset, items
 from toolpost.extensions.approval import Approval
@@ -153,6 +164,49 @@ async def test_a_yes_that_was_given_at_the_desk_is_enough() -> None:
             deferred_tool_results=first.output.build_results(approve_all=True),
         )
     assert script.heard == [["paid bob"]]
+
+
+async def test_a_yes_that_cannot_be_laid_down_is_told_to_the_model_and_the_run_goes_on() -> None:
+    async def approve(handle: str) -> None:
+        raise OSError("the desk is closed")
+
+    script = Script([("pay", {"to": "bob"})], "Done.")
+    async with Executor(Registry([pay]), guards=[Approval(MemoryStore())]) as tools:
+        toolset = Toolset(tools, caller=BOT, approve=approve)
+        agent: Any = Agent(
+            pydantic_model(script), toolsets=[toolset], output_type=[str, DeferredToolRequests]
+        )
+        first = await agent.run("Go.")
+        done = await agent.run(
+            message_history=first.all_messages(),
+            deferred_tool_results=first.output.build_results(approve_all=True),
+        )
+    assert done.output == "Done."
+    assert "APPROVAL_REQUIRED" in str(script.heard[0][0])
+
+
+async def test_a_parameter_has_a_name_that_every_vendor_takes_and_its_own_here() -> None:
+    schema = {"type": "object", "properties": {"filter[name]": {"type": "string"}}}
+    echo = create_tool("echo", "Echo.", lambda arguments: arguments, input_schema=schema)
+    script = Script([("echo", {"filter_name_": "bob"})], "Done.")
+    async with Executor(Registry([echo])) as tools:
+        await through_pydantic_ai(script, Toolset(tools))
+    assert script.heard == [[{"filter[name]": "bob"}]]
+
+
+async def test_what_a_tool_validates_itself_is_told_to_nobody() -> None:
+    class Answer(BaseModel):
+        people: int
+
+    def population(city: str) -> int:
+        """How many people live in a city."""
+        return Answer.model_validate({"people": "key sesame-0123"}).people
+
+    async with Executor(Registry(items(population))) as tools:
+        failed = await tools.execute("population", {"city": "Bern"})
+    assert failed.error is not None
+    assert failed.error.code == "INTERNAL_ERROR"
+    assert "sesame" not in str(failed)
 
 
 async def test_a_tool_of_theirs_has_everything_of_the_road() -> None:

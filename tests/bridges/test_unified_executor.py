@@ -249,3 +249,16 @@ async def test_a_tool_that_needs_a_yes_does_not_run_where_nobody_can_be_asked() 
     async with executor:
         assert code(await executor.execute("reverse", {"text": "a"})) == "APPROVAL_REQUIRED"
     assert runs.tries == 0
+
+
+@pytest.mark.req("UX-2", "UX-3")
+async def test_a_tool_is_called_by_the_name_that_a_model_was_told() -> None:
+    spec = ToolSpec(
+        name="text.reverse", description="Reverse.", tool_type="reverse", input_schema=TEXT
+    )
+    registry = ToolSpecRegistry(specs=[spec])
+    async with UnifiedToolExecutor(registry, executors=[Reverse()]) as executor:
+        unknown = await executor.execute("text__reverse", {"text": "ab"})
+        (told,) = registry.to_openai_tools()
+        result = await executor.execute(told["function"]["name"], {"text": "ab"})
+    assert (code(unknown), result.output) == ("NOT_FOUND", "ba")

@@ -128,13 +128,22 @@ async def test_a_document_at_an_address_is_scored(tmp_path: Path) -> None:
         (["check", "--openapi"], "Name one document"),
         (["check", "--mcp", "--openapi", "x"], "say one of them"),
         (["check", "--read", ".", "x"], "goes with --mcp"),
+        (["check", "leaving.py"], "leaving.py: it cannot be imported: SystemExit: 1"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )
 def test_what_cannot_be_looked_at_is_told(project: Path, words: list[str], says: str) -> None:
+    (project / "leaving.py").write_text("raise SystemExit(1)", encoding="utf-8")
     done = toolpost(*words, cwd=project)
     assert done.returncode not in (0, 1, 70)
     assert says in done.stderr
+
+
+def test_a_list_without_tools_is_a_short_report(tmp_path: Path) -> None:
+    (tmp_path / "none.json").write_text('{"tools": []}', encoding="utf-8")
+    done = toolpost("check", "none.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 tools, 0 failed, 0 warned; 0 of 0 items passed" in done.stdout
 
 
 # --- servers

@@ -75,7 +75,14 @@ def test_text_of_a_spec_is_neither_obeyed_nor_markup(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("list",), ("show", "add"), ("show", "x" * 100), ("doctor",), ("config",), ("plugins",)],
+    [
+        ("list",),
+        ("show", "add"),
+        ("show", "x" * 100),
+        ("doctor", "--probe", "none"),
+        ("config",),
+        ("plugins",),
+    ],
 )
 def test_tables_fit_into_eighty_columns(project: Path, words: tuple[str, ...]) -> None:
     more = f"- {{name: {'x' * 100}, description: {'y' * 200}, category: {'z' * 100}}}\n"

@@ -178,7 +178,7 @@ def test_quarantined_tools_are_marked_where_tools_are_listed_and_shown(pinned: P
     problem = json_of("show", "add", cwd=pinned)["problem"]
     assert "is quarantined" in problem
     assert "Ignore all" not in listed.stdout + shown.stdout + str(by_name)
-    doctor = toolpost("doctor", "--json", cwd=pinned)
+    doctor = toolpost("doctor", "--probe", "none", "--json", cwd=pinned)
     assert (doctor.returncode, "is quarantined" in doctor.stdout) == (1, True)
 
 

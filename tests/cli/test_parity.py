@@ -72,6 +72,14 @@ def test_a_module_is_compared_with_a_config_as_json(moving: Path) -> None:
     assert [one["skipped"] for one in said["calls"]][-1] == "it may change something"
 
 
+def test_how_often_something_may_be_changed_is_told_before(moving: Path) -> None:
+    words = ("parity", "old_ways.py", "tools.yaml", "--calls", "calls.jsonl")
+    done = inside(*words, cwd=moving)
+    assert "join: may change something, and every call is made twice, once on each" in done.stderr
+    done = inside(*words, "--repeat", "3", cwd=moving)
+    assert "every call is made 6 times, 3 on each side" in done.stderr
+
+
 def test_what_is_ignored_is_no_difference(moving: Path) -> None:
     (moving / "calls.jsonl").write_text('{"tool": "add", "arguments": {"a": 1, "b": 2}}\n')
     words = ("parity", "tools.yaml", "old_ways.py", "--calls", "calls.jsonl", "--ignore", "x")

@@ -3,6 +3,7 @@ fits the tool is shut out, and what is called strict is."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import given, settings
 from tests.exporters.schemas import orderly, spec_of, wild
 from tests.exporters.vendors import schema_read
 from toolpost.errors import InvalidSchema
-from toolpost.exporters import FORMATS, export
+from toolpost.exporters import FORMATS, Export, export
 from toolpost.schema import Schema, verify_input
 from toolpost.schema.tree import Tree, subschemas
 
 LOSSLESS = ("openai", "openai-responses", "anthropic", "mcp", "langchain")
+KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 NOT_AT_THE_TOP = {"allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref"}
 STRICT = frozenset((
     "type", "title", "description", "enum", "const", "anyOf", "$ref", "$defs", "properties",
@@ -88,6 +90,14 @@ def test_every_form_of_any_schema_is_read_by_the_vendors_own_package(
             elif not any(note.tool == "tool" for note in made.notes):
                 assert read == schema
             assert form == "mcp" or not NOT_AT_THE_TOP & read.keys()
+            if form == "anthropic":
+                assert all(KEY.fullmatch(key) for key in read.get("properties", ()))
+
+
+def there(made: Export, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments under the names that a vendor has for them."""
+    spelled = {own: name for name, own in made.keys.get("tool", {}).items()}
+    return {spelled.get(name, name): value for name, value in arguments.items()}
 
 
 @pytest.mark.req("FG-5")
@@ -99,10 +109,11 @@ def test_what_fits_the_tool_fits_every_form_of_it(
     schema, arguments = drawn
     assert Schema(schema).faults(arguments) == []
     for form in FORMATS:
-        (tool,) = export([spec_of(schema)], form).tools
-        assert Schema(schema_read(form, tool)).faults(arguments) == [], form
-    strict = export([spec_of(schema)], "anthropic", strict=True)
-    assert Schema(strict.tools[0]["input_schema"]).faults(arguments) == []
+        made = export([spec_of(schema)], form)
+        assert Schema(schema_read(form, made.tools[0])).faults(there(made, arguments)) == [], form
+        assert made.arguments_of("tool", there(made, arguments)) == arguments
+    made = export([spec_of(schema)], "anthropic", strict=True)
+    assert Schema(made.tools[0]["input_schema"]).faults(there(made, arguments)) == []
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])

@@ -52,6 +52,42 @@ def test_strict_at_anthropic_keeps_optional_what_is_optional() -> None:
 
 
 @pytest.mark.req("FG-5")
+@pytest.mark.parametrize("strict", [False, True])
+def test_anthropic_gets_parameters_of_names_that_it_takes_and_the_tool_its_own(
+    strict: bool,
+) -> None:
+    number = {"type": "integer"}
+    names = ["filter[name]", "filter(name)", "$top", "größe", "x" * 70, "legal.name-1", "_top"]
+    schema = {
+        "type": "object",
+        "properties": dict.fromkeys(names, number),
+        "required": ["$top"],
+        "additionalProperties": False,
+    }
+    spec = ToolSpec(name="list", description="List.", input_schema=schema, examples=({"$top": 1},))
+    made = export([spec], "anthropic", strict=strict)
+    (tool,) = made.tools
+    keys = list(tool["input_schema"]["properties"])
+    assert (keys[0], keys[3], keys[5:]) == ("filter_name_", "gr__e", names[5:])
+    assert len(set(keys)) == len(keys) and all(len(key) <= 64 for key in keys)
+    assert tool["input_schema"]["required"] == [keys[2]] == list(tool["input_examples"][0])
+    assert tool["input_schema"]["properties"]["filter_name_"]["description"] == "(filter[name])"
+    said = {key: number for number, key in enumerate(keys)}
+    assert list(made.arguments_of("list", said)) == names
+    assert "/properties: '$top' is" in "\n".join(map(str, made.notes))
+    assert export([spec], "openai").keys == {}
+
+
+def test_attack_a_parameter_of_a_strange_name_costs_one_tool_at_most() -> None:
+    inner = {"type": "object", "properties": {"a b": {"type": "string"}, "in": {"$ref": "#"}}}
+    far = {**inner, "properties": {"a b": {"type": "string"}, "c": {"$ref": "#/properties/a b"}}}
+    tools = [spec_of(inner, "itself"), spec_of(far, "far"), spec_of({"type": "object"}, "good")]
+    made = export(tools, "anthropic")
+    assert list(made.names) == ["good"]
+    assert [note.tool for note in made.left_out] == ["itself", "far"]
+
+
+@pytest.mark.req("FG-5")
 @pytest.mark.parametrize(
     ("given", "written"),
     [
@@ -88,6 +124,14 @@ def test_strict_at_anthropic_keeps_optional_what_is_optional() -> None:
 def test_gemini_gets_what_it_knows(given: Any, written: Any) -> None:
     schema = one(given, **{"$defs": {"n": {"type": "integer"}}})
     assert gemini(schema)["properties"]["a"] == written
+
+
+def test_gemini_gets_no_name_that_one_of_its_services_refuses() -> None:
+    made = export(
+        [spec_of({"type": "object"}, "x" * 65), spec_of({"type": "object"}, "3d")], "gemini"
+    )
+    assert [len(name) for name in made.names] == [64, 3]
+    assert [made.name_of(tool["name"]) for tool in made.tools] == ["x" * 65, "3d"]
 
 
 def test_gemini_gets_a_circle_only_where_a_value_need_not_go_round() -> None:

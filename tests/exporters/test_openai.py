@@ -9,6 +9,7 @@ import pytest
 from tests.exporters.schemas import spec_of
 from tests.exporters.vendors import schema_read
 from toolpost.exporters import Export, Note, export
+from toolpost.schema import Schema
 from toolpost.spec import ToolSpec
 
 SCHEMA = {
@@ -205,6 +206,7 @@ def test_what_a_request_cannot_hold_is_noted() -> None:
     assert [note.what for note in made.notes if not note.tool] == [
         "openai takes 128 tools in a request, and here are 129"
     ]
+    assert str(made.notes[0]) == made.notes[0].what
 
 
 def test_an_array_says_what_it_holds_even_if_that_is_anything() -> None:
@@ -220,3 +222,32 @@ def test_a_property_named_like_a_keyword_is_a_property() -> None:
     schema = one({"type": "object", "properties": names, "additionalProperties": False})
     inner = parameters_of(strictly(schema))["properties"]["a"]
     assert list(inner["properties"]) == ["$ref", "properties"]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ({"kind": "a", "x": None}, {"kind": "a", "x": None}),
+        ({"kind": "b", "x": None, "y": 1}, {"kind": "b", "y": 1}),
+        ({"kind": "b", "x": 2, "y": None}, {"kind": "b", "x": 2}),
+    ],
+)
+@pytest.mark.parametrize("union", ["anyOf", "oneOf"])
+def test_of_several_shapes_null_means_what_it_means_in_the_one_that_is_meant(
+    union: str, said: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    number = {"type": "integer"}
+    kinds = {"a": {"x": {"type": ["string", "null"]}}, "b": {"x": number, "y": number}}
+    shapes = [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, **properties},
+            "required": ["kind"],
+            "additionalProperties": False,
+        }
+        for kind, properties in kinds.items()
+    ]
+    made = strictly(one({union: shapes}))
+    assert Schema(parameters_of(made)).faults({"a": said}) == []
+    assert made.arguments_of("tool", {"a": said}) == {"a": meant}
+    assert Schema(one({union: shapes})).faults({"a": meant}) == []

@@ -8,12 +8,16 @@ import json
 import tempfile
 from typing import Any
 
+from toolpost import Caller
 from toolpost.bridges.nachos import (
     CalculatorTool,
     FilesystemTool,
     ToolConfig,
     ToolRunner,
 )
+
+ME = Caller("me", owner=True)
+"""Who sends a message is known to the transport; without a word it is anybody, who may do little."""
 
 
 def request(**parameters: Any) -> bytes:
@@ -36,7 +40,7 @@ async def main(base: str) -> None:
     # In strict mode what writes is not run before a person has been asked.
     strict = ToolConfig(security_mode="strict", base=base)
     async with ToolRunner.open(FilesystemTool(), strict) as runner:
-        answer = await runner.handle(request(action="list", path="./workspace"))
+        answer = await runner.handle(request(action="list", path="./workspace"), ME)
         assert answer["payload"]["error"]["code"] == "APPROVAL_REQUIRED"
         print(answer["payload"]["error"]["code"])
 

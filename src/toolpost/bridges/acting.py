@@ -7,6 +7,7 @@ function of it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from toolpost.call import Caller
 from toolpost.loop import Called, Tools, called, verify_caller
 from toolpost.result import Result
 
+_log = logging.getLogger("toolpost.loop")
 C = TypeVar("C")
 Approve = Callable[[str], Awaitable[object]]
 """Gets the handle of a call to which a person has said yes in the framework: it tells the desk."""
@@ -68,10 +70,20 @@ class Acting(Generic[C]):
         handle = waits(result)
         if handle is None or self.approve is None:
             return result
-        await self.approve(handle)
+        try:
+            await self.approve(handle)
+        except Exception:  # noqa: BLE001 - foreign code: the call waits, which the model is told
+            _log.exception("the yes to %s could not be laid down", handle)
+            return result
         return await self.call(tool, arguments, context, grant=handle)
 
 
 def waits(result: Result) -> str | None:
     """The handle of a call that waits for a person, if it does."""
     return Called("", "", {}, result).handle
+
+
+def misfit(exc: Any) -> str:
+    """What pydantic has against arguments, without the arguments themselves."""
+    faults = [f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in exc.errors()]
+    return "The arguments do not fit: " + "; ".join(faults)

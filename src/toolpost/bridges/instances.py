@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
@@ -72,7 +72,7 @@ class Living(Generic[T]):
     """An instance, who is inside, and its end: the first of the methods ``last`` that it has, async
     or not, is called once, when the last call has left. ``once``: it lives for one call.
 
-    ``async with`` gives the tool for the time of a call; ``with`` does so in a thread.
+    ``async with`` gives the tool for the time of a call; ``run`` does so in a thread.
     """
 
     def __init__(self, tool: T, *, last: Sequence[str], once: bool = False) -> None:
@@ -120,6 +120,23 @@ class Living(Generic[T]):
     async def __aexit__(self, *exc: object) -> None:
         if self._leave():
             await self._over()
+
+    def run(self, work: Callable[[T], Any]) -> Any:
+        """In a thread: what ``work`` gives; if that is still to come, the tool stays until then."""
+        tool, later = self.__enter__(), False
+        try:
+            given = work(tool)
+            later = inspect.isawaitable(given)
+            return self._awaited(given) if later else given
+        finally:
+            if not later:
+                self.__exit__()
+
+    async def _awaited(self, given: Awaitable[Any]) -> Any:
+        try:
+            return await given
+        finally:
+            await self.__aexit__()
 
     def _leave(self) -> bool:
         with self._lock:

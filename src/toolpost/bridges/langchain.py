@@ -4,7 +4,7 @@
     agent = create_agent(model, await tools(runtime, caller=bot))
 
 Above: programs. Below: ``loop``, ``create_tool``, and ``langchain_core``, from the extra
-``langchain``. A tool of theirs is run as LangChain runs it: what blocks, in a thread.
+``langchain``. A tool of theirs that blocks has a thread to itself.
 """
 
 from __future__ import annotations
@@ -13,18 +13,30 @@ import asyncio
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Unpack
 
-from langchain_core.messages import ToolCall, ToolMessage
-from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
+from toolpost.errors import MissingPart
+
+try:
+    from langchain_core.messages import ToolCall, ToolMessage
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
+    from langchain_core.tools import Tool as Plain
+except ModuleNotFoundError as exc:
+    raise MissingPart(
+        f"the bridge to LangChain needs {exc.name!r}. "
+        'Install it with: pip install "toolpost[langchain]"'
+    ) from exc
+
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from toolpost import sync
 from toolpost.authoring import FunctionTool, SpecOptions, create_tool
-from toolpost.bridges.acting import Acting
+from toolpost.bridges.acting import Acting, misfit
 from toolpost.call import Call, Caller
 from toolpost.errors import InvalidArguments, InvalidSpec, ToolFailed
 from toolpost.loop import Listing, Tools, content_of, in_words, listed
@@ -38,6 +50,8 @@ _FORM: Final = "langchain"
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 Who = Caller | Callable[[RunnableConfig], Caller] | None
+Own = Callable[[dict[str, Any]], dict[str, Any]]
+"""Arguments of a model under the tool's own names."""
 Session = str | Callable[[RunnableConfig], str | None] | None
 
 
@@ -65,9 +79,9 @@ async def tools(
     acting: Acting[RunnableConfig] = Acting(source, caller=caller, session_id=session_id)
     home = asyncio.get_running_loop()
 
-    def made(spec: ToolSpec) -> dict[str, Any]:
+    def made(spec: ToolSpec, own: Own) -> dict[str, Any]:
         async def wait(arguments: dict[str, Any], config: RunnableConfig) -> tuple[Any, Result]:
-            return _told(await acting.call(spec.name, arguments, config), raises=raises)
+            return _told(await acting.call(spec.name, own(arguments), config), raises=raises)
 
         def block(arguments: dict[str, Any], config: RunnableConfig) -> tuple[Any, Result]:
             if _is_running(home):
@@ -90,9 +104,9 @@ def blocking_tools(
     more = {"caller": caller, "session_id": session_id}
     said = {key: value for key, value in more.items() if value is not None}
 
-    def made(spec: ToolSpec) -> dict[str, Any]:
+    def made(spec: ToolSpec, own: Own) -> dict[str, Any]:
         def block(arguments: dict[str, Any]) -> tuple[Any, Result]:
-            return _told(source.execute(spec.name, arguments, **said), raises=raises)  # type: ignore[arg-type]
+            return _told(source.execute(spec.name, own(arguments), **said), raises=raises)  # type: ignore[arg-type]
 
         return {"func": block}
 
@@ -100,7 +114,9 @@ def blocking_tools(
     return _live(written(specs, _FORM), made)
 
 
-def _live(listing: Listing, made: Callable[[ToolSpec], dict[str, Any]]) -> list[StructuredTool]:
+def _live(
+    listing: Listing, made: Callable[[ToolSpec, Own], dict[str, Any]]
+) -> list[StructuredTool]:
     return [
         LiveTool(
             name=name,
@@ -110,7 +126,7 @@ def _live(listing: Listing, made: Callable[[ToolSpec], dict[str, Any]]) -> list[
             handle_tool_error=True,
             tags=list(spec.tags) or None,
             metadata={"tool": spec.name, "tier": spec.tier, "effects": spec.effects},
-            **made(spec),
+            **made(spec, partial(listing.exported.arguments_of, name)),
         )
         for spec, name, tool in listing.written()
     ]
@@ -171,24 +187,48 @@ def _item(tool: BaseTool, options: SpecOptions) -> FunctionTool:
             "and there is none here"
         )
 
-    async def run(arguments: dict[str, Any], call: Call) -> Any:
-        asked = ToolCall(name=tool.name, args=arguments, id=call.call_id, type="tool_call")
-        try:
-            said = await tool.ainvoke(asked if _is_formal(tool) else arguments)
-        except ToolException as exc:
-            raise ToolFailed(str(exc) or "The tool failed.") from exc
-        except ValidationError as exc:
-            raise InvalidArguments(_faults(exc)) from exc
-        return _output(said)
+    def asked(arguments: dict[str, Any], call: Call) -> Any:
+        formal = ToolCall(name=tool.name, args=arguments, id=call.call_id, type="tool_call")
+        return formal if _is_formal(tool) else arguments
+
+    async def wait(arguments: dict[str, Any], call: Call) -> Any:
+        with _spoken(tool):
+            return _output(await tool.ainvoke(asked(arguments, call)))
+
+    def block(arguments: dict[str, Any], call: Call) -> Any:
+        with _spoken(tool):
+            return _output(tool.invoke(asked(arguments, call)))
 
     schema = {k: v for k, v in _schema(shown).items() if k not in ("title", "description")}
     return create_tool(
         _ILLEGAL.sub("_", tool.name).lstrip(".-") or "tool",
         tool.description,
-        run,
+        block if _blocks(tool) else wait,
         input_schema={"type": "object", "properties": {}, **schema},
         **options,
     )
+
+
+@contextmanager
+def _spoken(tool: BaseTool) -> Iterator[None]:
+    """What LangChain's errors mean here."""
+    try:
+        yield
+    except ToolException as exc:
+        raise ToolFailed(str(exc) or "The tool failed.") from exc
+    except ValidationError as exc:
+        if exc.title != _title(tool):  # what a tool validates itself is none of the model's
+            raise
+        raise InvalidArguments(misfit(exc), effects="none") from exc
+
+
+def _blocks(tool: BaseTool) -> bool:
+    """Whether there is nothing to await. LangChain would run it in the few threads that everything
+    in the process shares, and one that hangs would keep the others out.
+    """
+    if isinstance(tool, StructuredTool | Plain):
+        return tool.coroutine is None
+    return type(tool)._arun is BaseTool._arun
 
 
 def _is_formal(tool: BaseTool) -> bool:
@@ -251,6 +291,13 @@ def _full(tool: BaseTool) -> Any:
     return tool.args_schema if isinstance(tool.args_schema, dict) else tool.get_input_schema()
 
 
+def _title(tool: BaseTool) -> str:
+    """What pydantic calls its arguments in an error."""
+    of = _full(tool)
+    config = getattr(of, "model_config", {})
+    return str(config.get("title") or getattr(of, "__name__", ""))
+
+
 def _required(of: Any) -> set[str]:
     fields = getattr(of, "model_fields", {})
     return {name for name, field in fields.items() if field.is_required()}
@@ -267,8 +314,3 @@ def _call_ids(of: Any) -> set[str]:
 
 def _is_call_id(mark: Any) -> bool:
     return mark is InjectedToolCallId or isinstance(mark, InjectedToolCallId)
-
-
-def _faults(exc: ValidationError) -> str:
-    faults = [f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in exc.errors()]
-    return "The arguments do not fit: " + "; ".join(faults)

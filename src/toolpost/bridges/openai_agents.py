@@ -15,14 +15,22 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
-from agents import (
-    FunctionTool,
-    RunContextWrapper,
-    ToolOutputFileContent,
-    ToolOutputImage,
-    ToolOutputText,
-)
-from agents.tool_context import ToolContext
+from toolpost.errors import MissingPart
+
+try:
+    from agents import (
+        FunctionTool,
+        RunContextWrapper,
+        ToolOutputFileContent,
+        ToolOutputImage,
+        ToolOutputText,
+    )
+    from agents.tool_context import ToolContext
+except ModuleNotFoundError as exc:
+    raise MissingPart(
+        f"the bridge to the OpenAI Agents SDK needs {exc.name!r}. "
+        'Install it with: pip install "toolpost[openai-agents]"'
+    ) from exc
 
 from toolpost.bridges.acting import Acting, Approve
 from toolpost.call import Caller

@@ -11,21 +11,39 @@ pydantic-ai, and the yes that is given there is laid down here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Unpack
 
 import msgspec
 from pydantic import ValidationError
-from pydantic_ai import ApprovalRequired, BinaryContent, ModelRetry, RunContext, Tool, ToolReturn
-from pydantic_ai import ToolFailed as Failed
-from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+from toolpost.errors import MissingPart
+
+try:
+    from pydantic_ai import (
+        ApprovalRequired,
+        BinaryContent,
+        ModelRetry,
+        RunContext,
+        Tool,
+        ToolReturn,
+    )
+    from pydantic_ai import ToolFailed as Failed
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+except ModuleNotFoundError as exc:
+    raise MissingPart(
+        f"the bridge to pydantic-ai needs {exc.name!r}. "
+        'Install it with: pip install "toolpost[pydantic-ai]"'
+    ) from exc
+
 from pydantic_core import SchemaValidator, core_schema, to_jsonable_python
 
 from toolpost.authoring import FunctionTool, SpecOptions, create_tool
-from toolpost.bridges.acting import Acting, Approve, waits
+from toolpost.bridges.acting import Acting, Approve, misfit, waits
 from toolpost.call import Caller
 from toolpost.errors import InvalidArguments, InvalidSpec, ToolFailed
+from toolpost.exporters.values import own
 from toolpost.loop import Listing, Tools, content_of, in_words, specs_of, text_of
 from toolpost.loop.calling import written
 from toolpost.loop.content import data_of
@@ -72,7 +90,7 @@ class Toolset(AbstractToolset[Any]):
         return {
             name: ToolsetTool(
                 toolset=self,
-                tool_def=_definition(spec, name, tool),
+                tool_def=_definition(spec, name, tool, listing.exported.keys.get(spec.name)),
                 max_retries=self._max_retries,
                 args_validator=_ANYTHING,
             )
@@ -82,7 +100,8 @@ class Toolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: Context, tool: ToolsetTool[Any]
     ) -> Any:
-        ours = (tool.tool_def.metadata or {})["tool"]
+        about = tool.tool_def.metadata or {}
+        ours, tool_args = about["tool"], own(tool_args, about.get("keys"))
         if ctx.tool_call_approved:
             result = await self._acting.approved(ours, tool_args, ctx)
         else:
@@ -98,14 +117,17 @@ class Toolset(AbstractToolset[Any]):
         raise Failed(text_of(result))
 
 
-def _definition(spec: ToolSpec, name: str, tool: dict[str, Any]) -> ToolDefinition:
+def _definition(
+    spec: ToolSpec, name: str, tool: dict[str, Any], keys: Mapping[str, str] | None
+) -> ToolDefinition:
     schema = spec.output_schema
+    more = {"keys": dict(keys)} if keys else {}
     return ToolDefinition(
         name=name,
         description=tool["description"],
         parameters_json_schema=tool["parameters"],
         return_schema=schema if isinstance(schema, dict) else None,
-        metadata={"tool": spec.name, "tier": spec.tier, "effects": spec.effects},
+        metadata={"tool": spec.name, "tier": spec.tier, "effects": spec.effects, **more},
     )
 
 
@@ -151,9 +173,10 @@ def _item(tool: Tool[Any], options: SpecOptions) -> FunctionTool:
         nobody: Any = None
         try:
             given = schema.validator.validate_python(arguments)
+        except ValidationError as exc:  # of what a tool validates itself nothing is told
+            raise InvalidArguments(misfit(exc), effects="none") from exc
+        try:
             said = await schema.call(given, nobody)
-        except ValidationError as exc:
-            raise InvalidArguments(str(exc)) from exc
         except (ModelRetry, Failed) as exc:
             raise ToolFailed(exc.message) from exc
         value = said.return_value if isinstance(said, ToolReturn) else said

@@ -88,7 +88,7 @@ def command(
 
     OLD and NEW are each a Python file or module, a spec file, a config, a folder with one, or the
     URL of a gateway. Results, codes of errors and latency are compared; it ends with 1 if results
-    or codes differ. Every call is made twice, once on each side.
+    or codes differ. Every call is made on each side, as often as --repeat says.
     """
     calls = calls_in(file)
 
@@ -98,7 +98,7 @@ def command(
             _side(asked, new, {ask.new for ask in calls}) as after,
         ):
             if only is None:
-                _warn(changing(before, after, calls))
+                _warn(changing(before, after, calls), repeat)
             with Bar("comparing", asked=asked) as bar:
                 return await compare(
                     before,
@@ -119,11 +119,12 @@ def command(
     return 0 if found.same else 1
 
 
-def _warn(twice: Sequence[str]) -> None:
-    if twice:
-        names = safe(", ".join(twice))
+def _warn(changing: Sequence[str], repeat: int) -> None:
+    if changing:
+        names = safe(", ".join(changing))
+        often = "twice, once" if repeat == 1 else f"{2 * repeat} times, {repeat}"
         say(
-            f"warning: {names}: may change something, and every call is made twice, once on each "
+            f"warning: {names}: may change something, and every call is made {often} on each "
             "side; --only read leaves them out"
         )
 

@@ -166,8 +166,9 @@ def _summary(scores: Scores) -> Iterator[str]:
     )
     unjudged = [
         one.item
-        for one in scores.tools[0].items
-        if all(tool.outcome(one.item) == "n/a" for tool in scores.tools)
+        for tool in scores.tools[:1]
+        for one in tool.items
+        if all(other.outcome(one.item) == "n/a" for other in scores.tools)
     ]
     if unjudged:
         yield f"not judged: {', '.join(unjudged)}"

@@ -44,6 +44,7 @@ def export(specs: Iterable[ToolSpec], form: str, *, strict: bool = False) -> Exp
         left_out=tuple(made.left_out),
         tokens=made.tokens,
         schemas=made.schemas,
+        keys=made.keys,
     )
 
 
@@ -57,6 +58,7 @@ class _Made:
         self.left_out: list[Note] = []
         self.tokens: dict[str, int] = {}
         self.schemas: dict[str, dict[str, Any]] = {}
+        self.keys: dict[str, dict[str, str]] = {}
 
     def add(self, spec: ToolSpec, name: str, *, writer: Form, strict: bool) -> None:
         notes: list[Note] = []
@@ -72,6 +74,7 @@ class _Made:
             return
         try:
             tool = writer.write(spec, name, strict=strict, tell=tell)
+            keys = {} if writer.keys is None else writer.keys(spec)
             tokens = estimate(tool)
         except Unexportable as reason:
             self.left_out.append(Note(spec.name, "", str(reason)))
@@ -87,3 +90,5 @@ class _Made:
         self.tokens[spec.name] = tokens
         if strict:
             self.schemas[spec.name] = spec.input_schema
+        if keys:
+            self.keys[spec.name] = {spelling: key for key, spelling in keys.items()}

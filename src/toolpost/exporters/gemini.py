@@ -39,4 +39,5 @@ def _declaration(spec: ToolSpec, name: str, *, strict: bool, tell: Tell) -> dict
     }
 
 
-GEMINI: Final = Form(write=_declaration, names=Rule(legal=r"[A-Za-z_][A-Za-z0-9_.:-]*", most=128))
+# the SDK says 128, the services have long said 64: what both take does no harm
+GEMINI: Final = Form(write=_declaration, names=Rule(legal=r"[A-Za-z_][A-Za-z0-9_.:-]*", most=64))

@@ -39,7 +39,7 @@ def named(names: Iterable[str], rule: Rule) -> dict[str, str]:
     for name, spelling in spelled.items():
         turn = 0
         while spelling in taken or (turn == 0 and often[spelling] > 1):
-            spelling = _marked(spelled[name], name, rule=rule, turn=turn)
+            spelling = marked(spelled[name], name, rule=rule, turn=turn)
             turn += 1
         given[name] = spelling
         taken.add(spelling)
@@ -52,10 +52,10 @@ def _spelled(name: str, rule: Rule) -> str:
         spelling = f"_{name}" if re.fullmatch(rule.legal, f"_{name}") else name
     if not re.fullmatch(rule.legal, spelling):
         spelling = name.replace(".", rule.dot)
-    return spelling if len(spelling) <= rule.most else _marked(spelling, name, rule=rule, turn=0)
+    return spelling if len(spelling) <= rule.most else marked(spelling, name, rule=rule, turn=0)
 
 
-def _marked(spelling: str, name: str, *, rule: Rule, turn: int) -> str:
+def marked(spelling: str, name: str, *, rule: Rule, turn: int) -> str:
     """With a digest of the whole name at its end."""
     salted = name if turn == 0 else f"{name} {turn}"
     mark = sha256(salted.encode()).hexdigest()[:_DIGEST]

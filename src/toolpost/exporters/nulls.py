@@ -2,7 +2,8 @@
 
 Above: ``rewriting.py``, which makes optional properties nullable, and ``Export``, which takes
 the nulls out again, by one rule: null leaves a property out if it is not required and does
-not take null itself. Below: ``normal``.
+not take null itself. Of several branches those count that the value may be meant for. Below:
+``normal``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from toolpost.errors import InvalidSchema
-from toolpost.exporters.kinds import HOLDERS
+from toolpost.exporters.folding import same
+from toolpost.exporters.kinds import HOLDERS, is_of
 from toolpost.exporters.normal import REF, Node, Normal
 from toolpost.plain import NotPlain, measure
+
+Fit = dict[tuple[int, int], bool]
+"""What is known of nodes and values that were looked at."""
 
 
 def takes_null(normal: Normal, node: Node) -> bool:
@@ -71,18 +76,17 @@ def without_nulls(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str
         normal = Normal(schema)
     except (NotPlain, InvalidSchema):
         return arguments  # what is wrong with them is said when the tool is called
-    cleaned: dict[str, Any] = _cleaned(normal, [normal.root], arguments)
+    cleaned: dict[str, Any] = _cleaned(normal, [normal.root], arguments, {})
     return cleaned
 
 
-def _cleaned(normal: Normal, nodes: list[Node], value: Any) -> Any:
+def _cleaned(normal: Normal, nodes: list[Node], value: Any, fit: Fit) -> Any:
     """The value, of which all these nodes speak."""
-    if isinstance(value, list):
-        speaking = _spread(normal, nodes)
-        return [_cleaned(normal, _items(speaking, at), one) for at, one in enumerate(value)]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | list):
         return value
-    speaking = _spread(normal, nodes)
+    speaking = _spread(normal, nodes, value, fit)
+    if isinstance(value, list):
+        return [_cleaned(normal, _items(speaking, at), one, fit) for at, one in enumerate(value)]
     kept = {}
     for name, one in value.items():
         inner = [
@@ -95,7 +99,7 @@ def _cleaned(normal: Normal, nodes: list[Node], value: Any) -> Any:
             and not all(_demands(normal, node, name, {}) for node in nodes)
         ):
             continue
-        kept[name] = _cleaned(normal, inner, one)
+        kept[name] = _cleaned(normal, inner, one, fit)
     return kept
 
 
@@ -122,8 +126,8 @@ def _items(speaking: list[dict[str, Any]], at: int) -> list[Node]:
     return found
 
 
-def _spread(normal: Normal, nodes: list[Node]) -> list[dict[str, Any]]:
-    """Those nodes, and all that they refer to or are made of."""
+def _spread(normal: Normal, nodes: list[Node], value: Any, fit: Fit) -> list[dict[str, Any]]:
+    """Those nodes, and all that they refer to or are made of; of branches, those that fit."""
     found: dict[int, dict[str, Any]] = {}
     todo = list(nodes)
     while todo:
@@ -132,5 +136,47 @@ def _spread(normal: Normal, nodes: list[Node]) -> list[dict[str, Any]]:
             continue
         found[id(node)] = node
         every, unions = _parts(normal, node)
-        todo += [*every, *(one for some in unions for one in some)]
+        todo += every
+        for some in unions:
+            todo += [one for one in some if _fits(normal, one, value, fit)] or some
     return list(found.values())
+
+
+def _fits(normal: Normal, node: Node, value: Any, fit: Fit) -> bool:
+    """Whether the value may be meant for this node, as far as types, listed values and names tell,
+    if null leaves out what is not required.
+    """
+    if isinstance(node, bool):
+        return node
+    key = id(node), id(value)
+    if key not in fit:
+        fit[key] = True
+        every, unions = _parts(normal, node)
+        fit[key] = (
+            _agrees(normal, node, value, fit)
+            and all(_fits(normal, one, value, fit) for one in every)
+            and all(any(_fits(normal, one, value, fit) for one in some) for some in unions)
+        )
+    return fit[key]
+
+
+def _agrees(normal: Normal, node: dict[str, Any], value: Any, fit: Fit) -> bool:
+    """As far as its own keywords go."""
+    kinds = node.get("type", ())
+    listed = [node["const"]] if "const" in node else node.get("enum")
+    if kinds and not is_of(value, (kinds,) if isinstance(kinds, str) else tuple(kinds)):
+        return False
+    if listed is not None and not any(same(one, value) for one in listed):
+        return False
+    if isinstance(value, list):
+        inner = [(_items([node], at)[0], one) for at, one in enumerate(value)]
+    elif isinstance(value, dict):
+        properties, required = node.get("properties", {}), node.get("required", ())
+        closed = node.get("additionalProperties") is False and "patternProperties" not in node
+        if (closed and value.keys() - properties.keys()) or set(required) - value.keys():
+            return False
+        meant = [name for name in value if value[name] is not None or name in required]
+        inner = [(properties[name], value[name]) for name in meant if name in properties]
+    else:
+        inner = []
+    return all(_fits(normal, one, part, fit) for one, part in inner)

@@ -5,7 +5,7 @@ Above: ``export.py`` and the forms. Below: specs. Nothing here knows a vendor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -27,7 +27,8 @@ class Note(msgspec.Struct, frozen=True):
     what: str
 
     def __str__(self) -> str:
-        return f"{' '.join(part for part in (self.tool, self.where) if part)}: {self.what}"
+        about = " ".join(part for part in (self.tool, self.where) if part)
+        return f"{about}: {self.what}" if about else self.what
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,8 @@ class Export(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the tool → how many tokens it takes in a request, roughly."""
     schemas: Mapping[str, dict[str, Any]] = {}
     """Name of the tool → its own input schema, where strict ones were asked for."""
+    keys: Mapping[str, Mapping[str, str]] = {}
+    """Name of the tool → parameter at the vendor → its own name, where that is another."""
 
     @property
     def tokens_in_all(self) -> int:
@@ -55,6 +58,7 @@ class Export(msgspec.Struct, frozen=True, kw_only=True):
             "format": self.form,
             "tools": list(self.tools),
             "names": dict(self.names),
+            "keys": {name: dict(keys) for name, keys in self.keys.items()},
             "notes": [msgspec.structs.asdict(note) for note in self.notes],
             "left_out": [msgspec.structs.asdict(note) for note in self.left_out],
             "tokens": dict(self.tokens),
@@ -66,9 +70,18 @@ class Export(msgspec.Struct, frozen=True, kw_only=True):
         return self.names.get(vendor_name, vendor_name)
 
     def arguments_of(self, vendor_name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What the tool gets: without the nulls that stand, in strict mode, for "left out"."""
-        schema = self.schemas.get(self.name_of(vendor_name))
+        """What the tool gets: under its own names of parameters, and without the nulls that
+        stand, in strict mode, for "left out".
+        """
+        tool = self.name_of(vendor_name)
+        arguments = own(arguments, self.keys.get(tool))
+        schema = self.schemas.get(tool)
         return arguments if schema is None else without_nulls(schema, arguments)
+
+
+def own(arguments: dict[str, Any], keys: Mapping[str, str] | None) -> dict[str, Any]:
+    """Arguments under the tool's own names."""
+    return {keys.get(key, key): one for key, one in arguments.items()} if keys else arguments
 
 
 class Unexportable(Exception):
@@ -98,3 +111,5 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the vendor knows strict schemas; who does not is never asked for one."""
     most: int | None = None
     """How many tools the vendor takes in a request."""
+    keys: Callable[[ToolSpec], Mapping[str, str]] | None = None
+    """Of a vendor with a rule for the names of parameters: name → spelling, where it is another."""

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Final
 
 from toolpost.authoring import tool
-from toolpost.errors import SourceError
+from toolpost.errors import MissingPart, SourceError
 from toolpost.members import tools_in
 from toolpost.registry import Entry, Item, as_entry
 
@@ -56,7 +56,7 @@ def imported(place: str | Path) -> ModuleType:
 def _explained(place: str) -> Iterator[None]:
     try:
         yield
-    except Exception as exc:  # a module may raise anything while it is imported
+    except (Exception, SystemExit) as exc:  # a module may raise anything while it is imported
         raise SourceError(f"{place}: it cannot be imported: {type(exc).__name__}: {exc}") from exc
 
 
@@ -79,7 +79,7 @@ def entries_in(module: ModuleType, *, wanted: Collection[str] = ()) -> list[Entr
 def _bridged(name: str, module: ModuleType) -> list[Item]:
     try:
         bridge = import_module(f"{_BRIDGES}{name}")
-    except ModuleNotFoundError:  # its extra is not installed, so the module cannot need it
+    except (ModuleNotFoundError, MissingPart):  # without its extra the module cannot need it
         return []
     look = getattr(bridge, "tools_in", None)
     return [] if look is None else list(look(vars(module)))

@@ -20,11 +20,12 @@ _IMAGES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"
 def read(message: Any) -> Said:
     said = plain(message)
     content = said.get("content") if isinstance(said, dict) else None
-    if not isinstance(content, str | list):
-        raise stranger(said, "anthropic", "a message")
     blocks = content if isinstance(content, list) else []
+    if not isinstance(content, str | list) or not all(isinstance(one, dict) for one in blocks):
+        raise stranger(said, "anthropic", "a message")
+    cut = blocks[-1:] if said.get("stop_reason") == "max_tokens" else []
     asked = [
-        Asked(block.get("id") or "", block.get("name") or "", block.get("input"))
+        Asked(block.get("id") or "", block.get("name") or "", block.get("input"), cut=block in cut)
         for block in blocks
         if block.get("type") == "tool_use"
     ]

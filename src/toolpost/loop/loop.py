@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from toolpost.call import Caller
+from toolpost.deadline import passes
 from toolpost.errors import InvalidArguments, MissingPart
 from toolpost.loop.anthropic import ANTHROPIC
 from toolpost.loop.calling import Listing, Tools, called, specs_of, verify_caller, written
@@ -30,12 +31,16 @@ from toolpost.loop.values import Asked, Called, Dialect, Turn
 from toolpost.wording import nearest
 
 _log = logging.getLogger("toolpost.loop")
+_CUT: Final = (
+    "The message ended before this call was whole, so it was not made. Call it again, with less "
+    "text before it or less in it."
+)
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": CHAT,
     "openai-responses": RESPONSES,
     "anthropic": ANTHROPIC,
 }
-Approve = Callable[[Called], Awaitable[bool]]
+Approve = Callable[[Called], Awaitable[bool] | bool]
 """Gets a call that waits; true once somebody has answered it, with a yes or with a no."""
 Ask = Callable[[list[dict[str, Any]], list[dict[str, Any]]], Any]
 """Puts a conversation and the tools to a model, at once or when awaited: returns its message."""
@@ -129,6 +134,8 @@ class Loop:
         exported = self._listing.exported
         tool = exported.name_of(asked.name)
         try:
+            if asked.cut:
+                raise InvalidArguments(_CUT)
             arguments = exported.arguments_of(asked.name, parse(asked.arguments))
         except InvalidArguments as fault:
             return Called(asked.id, tool, {}, refused(fault, tool))
@@ -139,10 +146,13 @@ class Loop:
         if call.handle is None or self._approve is None:
             return False
         try:
-            return await self._approve(call)
-        except Exception:  # noqa: BLE001 - foreign code: the call waits, and the others go on
+            said = self._approve(call)
+            return bool(await said if inspect.isawaitable(said) else said)
+        except (Exception, asyncio.CancelledError) as exc:  # foreign code: the call waits,
+            if isinstance(exc, asyncio.CancelledError) and passes(exc):
+                raise
             _log.exception("nobody could be asked about %s", call.handle)
-            return False
+            return False  # and the others go on
 
     async def _again(self, call: Called) -> Called:
         if call.handle is None:

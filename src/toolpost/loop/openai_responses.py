@@ -18,7 +18,7 @@ from toolpost.result import Part, Text
 def read(message: Any) -> Said:
     said = plain(message)
     items = said.get("output") if isinstance(said, dict) else said
-    if not isinstance(items, list):
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise stranger(said, "openai-responses", "a response or its output")
     asked = [
         Asked(item.get("call_id") or "", item.get("name") or "", item.get("arguments"))

@@ -20,6 +20,8 @@ class Asked(msgspec.Struct, frozen=True):
     id: str
     name: str
     arguments: Any
+    cut: bool = False
+    """The message ended in it: what is there of the arguments may not be all of them."""
 
 
 class Said(msgspec.Struct, frozen=True):

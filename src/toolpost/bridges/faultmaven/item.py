@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +31,6 @@ TIMEOUT: Final = 30
 """Seconds, unless a tool says otherwise."""
 _PHASE: Final = "phase"
 _log = logging.getLogger("toolpost.tools")
-Held = Living[BaseTool] | nullcontext[BaseTool]
 
 
 def tools(*given: BaseTool, module: str | None = None) -> list[Item]:
@@ -53,7 +51,7 @@ def tools_in(namespace: Mapping[str, object]) -> list[Item]:
 
 
 def item_of(
-    tool: BaseTool, hold: Callable[[], Held] | None = None, *, module: str | None = None
+    tool: BaseTool, hold: Callable[[], Living[BaseTool]] | None = None, *, module: str | None = None
 ) -> FunctionTool:
     """The tool as an item of a registry. ``hold`` gives the instance for the time of one call;
     without it, that is the tool itself. ``module``: where it is said to stand, else where its class
@@ -83,7 +81,8 @@ def item_of(
         "isolation": "thread" if blocking else "inline",
     }
     options.update(tool.TOOLPOST)
-    running = _running(hold or (lambda: nullcontext(tool)), blocking=blocking)
+    alone = Living(tool, last=())
+    running = _running(hold or (lambda: alone), blocking=blocking)
     return create_tool(
         schema["name"],
         schema["description"],
@@ -102,15 +101,17 @@ def as_told(result: Result) -> ToolResult:
     return ToolResult(success=True, data=result.output)
 
 
-def _running(hold: Callable[[], Held], *, blocking: bool) -> Callable[..., Any]:
+def _running(hold: Callable[[], Living[BaseTool]], *, blocking: bool) -> Callable[..., Any]:
     async def run(arguments: dict[str, Any], call: Call) -> Any:
         async with hold() as tool:
             return _given(await tool.execute(_params(arguments, call)))
 
     def run_blocking(arguments: dict[str, Any], call: Call) -> Any:
-        with hold() as tool:
+        def work(tool: BaseTool) -> Any:
             value: Any = tool.execute(_params(arguments, call))
             return _awaited(value) if inspect.isawaitable(value) else _given(value)
+
+        return hold().run(work)
 
     return run_blocking if blocking else run
 

@@ -60,6 +60,7 @@ class ToolExecutor:
         self._registry, self._over, self._caller = registry, over, caller
         self._road = Road(registry.registry, over, guards=lambda: [Slots()], alone=_unhurried)
         self._history: deque[Execution] = deque(maxlen=_MOST_KEPT)
+        self._spoken: dict[str, str] = {}
 
     async def execute(
         self,
@@ -72,10 +73,12 @@ class ToolExecutor:
         result; only a cancellation is raised.
 
         The first two may also be given by name. Where they are not, a model may call an argument
-        what it likes.
+        what it likes. A tool has the name, too, that its schema has for a vendor.
         """
         name = kwargs.pop("tool_name", None) if tool_name is None else tool_name
         context = kwargs.pop("context", None) if context is None else context
+        if isinstance(name, str) and not self._registry.exists(name) and not self._is_theirs(name):
+            name = self._spoken.get(name, name)
         tool = self._registry.get(name) if isinstance(name, str) else None
         if not isinstance(name, str) or (tool is None and not self._is_theirs(name)):
             return ToolResult.fail(f"Unknown tool: {name}", code="NOT_FOUND")
@@ -110,6 +113,7 @@ class ToolExecutor:
         else:
             specs = self._registry.registry.list()
         made = export(specs, format)
+        self._spoken.update(made.names)
         for note in made.left_out:
             _log.warning("left out of the %s schemas: %s", format, note)
         return list(made.tools)

@@ -133,8 +133,7 @@ class _Standing(BaseTool):
                 return result
 
         def blocking(context: ExecutionContext, **kwargs: Any) -> Any:
-            with factory.living(name) as tool:
-                return work_of(tool)(context, **kwargs)
+            return factory.living(name).run(lambda tool: work_of(tool)(context, **kwargs))
 
         inner = work_of(like)
         chosen: Any = work if inspect.iscoroutinefunction(inner) else blocking

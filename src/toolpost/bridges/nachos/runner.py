@@ -31,7 +31,6 @@ from toolpost.bridges.nachos.contract import (
     result_of,
 )
 from toolpost.bridges.nachos.manifest import Manifest
-from toolpost.call import OWNER
 from toolpost.document import parse
 from toolpost.plain import is_text
 from toolpost.wording import short
@@ -42,6 +41,8 @@ _MOST: Final = 4 * 1024 * 1024
 _MOST_ID: Final = 256
 REQUEST: Final = "tool.request"
 RESPONSE: Final = "tool.response"
+ANYBODY: Final = Caller("bus")
+"""Whoever sends a request, where nobody says who that is: not the owner of the house."""
 Envelope = dict[str, Any]
 
 
@@ -77,7 +78,7 @@ class ToolRunner:
         return f"nachos.tool.{self.tool_id}.request"
 
     async def handle(
-        self, request: bytes | str | Mapping[str, Any], caller: Caller = OWNER
+        self, request: bytes | str | Mapping[str, Any], caller: Caller = ANYBODY
     ) -> Envelope:
         """The answer to one request, whatever it is; only a cancellation is raised."""
         sent = ""
@@ -94,9 +95,7 @@ class ToolRunner:
             result = ToolResult(success=False, error=error)
         return {
             "id": str(uuid4()),
-            "timestamp": datetime.now(UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "timestamp": _now(),
             "source": self.tool_id,
             "type": RESPONSE,
             "correlationId": sent or None,

@@ -91,12 +91,12 @@ class UnifiedToolExecutor:
         args: Mapping[str, Any] | None = None,
         context: ToolContext | None = None,
     ) -> Result:
-        """Run one tool, of whatever type."""
+        """Run one tool, of whatever type, by its name or by what it is called in an export."""
         executor, context = self.executor, _NO_CONTEXT if context is None else context
         if not isinstance(context, ToolContext):
             raise TypeError(f"context is a {type(context).__name__}, and must be a ToolContext")
         return await executor.execute(
-            tool_name,
+            self.spec_registry.name_of(tool_name),
             args,
             caller=context.caller(otherwise=self._nobody),
             session_id=context.session_id,

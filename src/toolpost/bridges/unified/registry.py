@@ -100,6 +100,7 @@ class ToolSpecRegistry:
         self._sources = [_Loaded(number, one) for number, one in enumerate(given, start=1)]
         self._here = not given
         self._given: dict[str, ToolSpec] = {}
+        self._spoken: dict[str, str] = {}
         self._one_at_a_time = asyncio.Lock()
         self.registry = Registry()
         self.problems: Mapping[str, str] = {}
@@ -152,7 +153,13 @@ class ToolSpecRegistry:
 
     def export(self, form: str, *, strict: bool = False) -> Export:
         """The tools in a vendor's form, and what their names mean there."""
-        return export(self.registry.list(), form, strict=strict)
+        made = export(self.registry.list(), form, strict=strict)
+        self._spoken.update(made.names)
+        return made
+
+    def name_of(self, name: str) -> str:
+        """The tool that is meant: a model calls it what it is called in an export."""
+        return name if name in self.registry else self._spoken.get(name, name)
 
     def to_openai_tools(self, *, strict: bool = False) -> list[dict[str, Any]]:
         return list(self.export("openai", strict=strict).tools)

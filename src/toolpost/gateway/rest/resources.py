@@ -80,7 +80,16 @@ COMPONENTS: Final[Mapping[str, Any]] = {
     "Export": {
         "type": "object",
         "description": "Tools in a vendor's form, and how to understand a model that calls them.",
-        "required": ["format", "tools", "names", "notes", "left_out", "tokens", "tokens_in_all"],
+        "required": [
+            "format",
+            "tools",
+            "names",
+            "keys",
+            "notes",
+            "left_out",
+            "tokens",
+            "tokens_in_all",
+        ],
         "properties": {
             "format": {"enum": list(FORMATS)},
             "tools": {"type": "array", "items": {"type": "object"}},
@@ -88,6 +97,14 @@ COMPONENTS: Final[Mapping[str, Any]] = {
                 "type": "object",
                 "description": "Name at the vendor → name of the tool.",
                 "additionalProperties": {"type": "string"},
+            },
+            "keys": {
+                "type": "object",
+                "description": "Name at the vendor → parameter at the vendor → the tool's own.",
+                "additionalProperties": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                },
             },
             "notes": {"type": "array", "items": {"$ref": "#/components/schemas/ExportNote"}},
             "left_out": {"type": "array", "items": {"$ref": "#/components/schemas/ExportNote"}},
