@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from toolpost.call import Call, Caller
+from toolpost.call import Call, Caller, Progress
 from toolpost.environ import secret
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
@@ -349,6 +349,36 @@ class Backend(Protocol):
     def bind(self, spec: ToolSpec, target: object | None) -> Handle: ...
 
     async def close(self) -> None: ...
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """One attempt of a job that is to be run elsewhere: in the metadata of its call, by ``PARCEL``.
+    ``timeout``: seconds that its run may take, once it has begun.
+    """
+
+    name: str
+    timeout: float | None = None
+
+
+PARCEL = "toolpost.parcel"
+
+
+@runtime_checkable
+class Carries(Protocol):
+    """A backend may hand jobs over to those who run its tools: they are seen through, whoever asked
+    for them ends meanwhile. A call that has a ``Parcel`` is run so.
+
+    ``collect`` waits for what came of a parcel that somebody handed over; ``recall`` stops one.
+    Both say ``None`` if it has not begun, and by then it never will.
+    """
+
+    def carries(self, spec: ToolSpec) -> bool: ...
+
+    async def collect(
+        self, parcel: str, on_progress: Callable[[Progress], None] | None
+    ) -> Result | None: ...
+
+    async def recall(self, parcel: str) -> Result | None: ...
 
 
 @runtime_checkable

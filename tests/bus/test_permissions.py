@@ -17,6 +17,8 @@ from toolpost import tool
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.settings import BusOptions
+from toolpost.call import OWNER
+from toolpost.jobs import Jobs
 
 pytestmark = pytest.mark.anyio
 
@@ -55,11 +57,22 @@ async def test_each_role_can_do_its_work_and_nothing_else(tmp_path: Path) -> Non
         assert (await tools.execute("mirror", {"text": "small"})).output == "small"
         large = "x" * 1_500_000
         assert (await tools.execute("mirror", {"text": large})).output == large
+        async with Jobs(tools) as jobs:
+            job = await jobs.submit("mirror", {"text": large}, caller=OWNER)
+            assert job.carrier == "nats"
+            job = await asyncio.wait_for(jobs.wait(job.id, caller=OWNER), 20)
+            assert job.state == "succeeded"
         subjects = {
-            "gateway": ("toolpost.workers", "_INBOX.toolpost.worker.x"),
-            "worker": ("toolpost.tool.mirror.request", "toolpost.cancel.x", "toolpost.call"),
-            "client": ("toolpost.tool.mirror.request", "toolpost.workers", "_INBOX.x"),
-        }
+            "gateway": ("toolpost.workers", "_INBOX.toolpost.worker.x", "toolpost.dead.x"),
+            "worker": (
+                "toolpost.tool.mirror.request", "toolpost.cancel.x", "toolpost.call",
+                "toolpost.job.x.mirror", "$JS.API.STREAM.PURGE.toolpost-jobs",
+            ),
+            "client": (
+                "toolpost.tool.mirror.request", "toolpost.workers", "_INBOX.x",
+                "toolpost.job.x.mirror", "$KV.toolpost-parcels.x",
+            ),
+        }  # fmt: skip
         heard = {
             "gateway": ("toolpost.tool.>", "_INBOX.toolpost.worker.>", "_INBOX.>"),
             "worker": ("_INBOX.toolpost.gateway.>", "toolpost.call", ">"),

@@ -10,6 +10,7 @@ import pytest
 
 from toolpost import Caller
 from toolpost.bus import ticket
+from toolpost.bus.meeting import Half
 from toolpost.bus.ticket import Inspector, Issuer, claims_of, new_nonce
 from toolpost.errors import CallError, Unauthorized, Unavailable
 from toolpost.seal import new_seal
@@ -92,6 +93,60 @@ def test_attack_no_ticket_no_known_key_no_right_signature() -> None:
     ):  # fmt: skip
         with pytest.raises(Unauthorized):
             inspector().read(text, **CALL)
+
+
+def met(issuer: Issuer, eyes: Inspector, worker: str = "w1") -> bytes:
+    """Both share a key now, each with its own half."""
+    half = Half()
+    one = issuer.half.with_other(half.public, gateway=issuer.gateway, worker=worker)
+    two = half.with_other(issuer.half.public, gateway=issuer.gateway, worker=worker)
+    assert one is not None
+    assert one == two
+    eyes.met[issuer.gateway] = one
+    return one
+
+
+def test_those_who_have_met_do_without_signatures() -> None:
+    issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
+    other = Inspector(dict, worker="w2")
+    keys = {"w1": met(issuer, eyes), "w2": met(issuer, other, "w2")}
+    text = issuer.write(ME, **CALL, nonce=new_nonce(), met=keys)
+    assert eyes.read(text, **CALL).caller == ME
+    assert other.read(text, **CALL).caller == ME  # whichever takes it
+    with pytest.raises(Unauthorized, match="used before"):
+        eyes.read(text, **CALL)
+    with pytest.raises(Unauthorized, match="another call"):
+        other.read(issuer.write(ME, **CALL, nonce="n", met=keys), **{**CALL, "body": b"x"})
+
+
+def test_attack_a_worker_can_forge_no_ticket_for_another() -> None:
+    issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
+    thief = Inspector(dict, worker="w2")
+    key = met(issuer, thief, "w2")
+    met(issuer, eyes)
+    forged = issuer.write(ME, **CALL, nonce=new_nonce(), met={"w1": key, "w2": key})
+    assert thief.read(forged, **CALL)
+    with pytest.raises(Unauthorized, match="not as it was written"):
+        eyes.read(forged, **CALL)
+    parts = forged.split(".")
+    for text in ("met", "met.", "met...", f"met.{parts[1]}", f"met.{parts[1]}.{parts[2]}.w1:",
+                 f"met.{parts[1]}.{parts[2]}.w1:é", ".".join(parts[:3])):  # fmt: skip
+        with pytest.raises((Unauthorized, Unavailable)):
+            eyes.read(text, **CALL)
+
+
+def test_whoever_has_not_met_the_gateway_asks_for_a_signature() -> None:
+    issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
+    text = issuer.write(ME, **CALL, nonce=new_nonce(), met={"w1": b"k" * 32})
+    with pytest.raises(Unavailable, match="has not met") as refused:
+        eyes.read(text, **CALL)
+    assert refused.value.effects == "none"
+
+
+def test_attack_half_of_a_key_that_is_none_makes_no_key() -> None:
+    half = Half()
+    for public in ("", "x", "A" * 43 + "=", "é"):  # the third is all zeros
+        assert half.with_other(public, gateway="g", worker="w") is None
 
 
 def test_a_gateway_that_comes_later_is_believed_once_its_key_is_there(

@@ -96,7 +96,7 @@ async def test_who_follows_hears_what_a_job_reports_and_how_it_ends(
                     (tmp_path / "go").touch()
         assert Progress(1, 2, "half way") in told
         assert isinstance(told[0], Job) and isinstance(told[-1], Job)
-        assert (told[0].state, told[-1].state) == ("queued", "succeeded")
+        assert told[0].state in ("queued", "running") and told[-1].state == "succeeded"
         assert told[-1].result is not None and told[-1].result.output == "seen x"
 
         (tmp_path / "go").unlink()

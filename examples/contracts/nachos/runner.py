@@ -17,7 +17,7 @@ from toolpost.bridges.nachos import (
 )
 
 ME = Caller("me", owner=True)
-"""Who sends a message is known to the transport; without a word it is anybody, who may do little."""
+"""Who sends a message, the transport knows; if nothing is said it is anybody, who may do little."""
 
 
 def request(**parameters: Any) -> bytes:

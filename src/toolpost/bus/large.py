@@ -57,9 +57,12 @@ class Large:
         """A body by its name. It stays where it is."""
         store = await self._opened(client)
         try:
-            found = await store.get(name)
+            about = await store.get_info(name)
+            found = None if (about.size or 0) > MOST else await store.get(name)
         except Exception as fault:
             raise _no_store(fault) from fault
+        if found is None:
+            raise OutputTooLarge(f"{about.size:,} bytes are too many for the bus.")
         return found.data or b""
 
     async def drop(self, client: Client, name: str) -> None:

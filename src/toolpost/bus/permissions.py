@@ -35,16 +35,21 @@ def permissions(prefix: str, role: Role) -> Permissions:
         return Permissions((to.call, *_bodies(prefix)), (mine,))
     kept = (*_bodies(prefix), *_jetstream(f"KV_{_bucket(prefix)}-claims"), "$JS.API.INFO")
     claims = f"$KV.{_bucket(prefix)}-claims.>"
+    asked = (f"{prefix}.tool.>", to.cancel("*"), to.roll_call, to.specs("*"), to.meet("*"))
     if role == "gateway":
         return Permissions(
-            (f"{prefix}.tool.>", to.cancel("*"), to.roll_call, to.specs("*"), claims, *kept),
-            (mine, to.workers, to.call),
+            (*asked, claims, *kept, to.job(">"), *_jobs(prefix)),
+            (mine, to.workers, to.call, to.progress("*")),
             respond=True,
         )
     answers = f"{inbox(to, 'gateway')}.>"
+    running, queue = to.running("*"), f"{_bucket(prefix)}-jobs"
     return Permissions(
-        (answers, to.workers, claims, *kept),
-        (mine, f"{prefix}.tool.>", to.cancel("*"), to.roll_call, to.specs("*"), "$SRV.>"),
+        (
+            *(answers, to.workers, claims, *kept, *_jobs(prefix), *_taking(queue)),
+            *(to.progress("*"), to.dead(">"), running),
+        ),
+        (mine, *asked, running, "$SRV.>"),
         respond=True,
     )
 
@@ -57,6 +62,23 @@ def _bodies(prefix: str) -> tuple[str, ...]:
     """Large bodies go through an object store."""
     bucket = f"{_bucket(prefix)}-bodies"
     return (f"$O.{bucket}.>", "$JS.API.STREAM.NAMES", *_jetstream(f"OBJ_{bucket}"))
+
+
+def _jobs(prefix: str) -> tuple[str, ...]:
+    """How jobs stand, their large bodies, and the streams; to put one there is a gateway's."""
+    word = _bucket(prefix)
+    streams = (f"{word}-jobs", f"{word}-dead")
+    return (
+        *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("CREATE", "MSG.GET") for one in streams),
+        *(f"$KV.{word}-parcels.>", *_jetstream(f"KV_{word}-parcels")),
+        *(f"$O.{word}-parcel-bodies.>", *_jetstream(f"OBJ_{word}-parcel-bodies")),
+    )
+
+
+def _taking(queue: str) -> tuple[str, ...]:
+    """From a queue, by those who run what is in it."""
+    verbs = ("CREATE", "DURABLE.CREATE", "INFO", "MSG.NEXT")
+    return (*(f"$JS.API.CONSUMER.{verb}.{queue}.>" for verb in verbs), f"$JS.ACK.{queue}.>")
 
 
 def _jetstream(stream: str) -> tuple[str, ...]:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 from collections.abc import Callable, Mapping
 from secrets import token_urlsafe
 from time import monotonic, time
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
+from toolpost.bus.meeting import Half, digest_of, name_of
 from toolpost.call import Caller
 from toolpost.errors import QueueFull, Unauthorized, Unavailable
 from toolpost.seal import Seal, Verifier
@@ -28,6 +31,12 @@ GRANT_LIFE: Final = 86_400.0
 """Seconds. So long a job may wait for a worker."""
 SKEW: Final = 5.0
 """Seconds that two hosts' clocks may differ by."""
+_ANOTHER: Final = "its ticket is for another call"
+NOT_MET: Final = "This worker has not met the gateway yet. Try again."
+NOBODY: Final[Mapping[str, bytes]] = MappingProxyType({})
+_MET: Final = "met"
+MET: Final = b"met"
+"""What a worker answers to a gateway that it shares a key with now."""
 CHANGED: Final = "The tool has changed since this call was allowed. Try again."
 _MOST_SEEN: Final = 200_000
 _ASK_AGAIN: Final = 1.0
@@ -65,13 +74,16 @@ class Issuer:
     """Writes tickets."""
 
     def __init__(self, seal: Seal) -> None:
+        self.half = Half()
+        self.gateway = name_of(self.half.public)
         self._sign = seal.sign
         self._head = f"{_head(seal.key)}."
 
     def write(
         self, caller: Caller, *, tool: str, spec: str, body: bytes, reply: str, nonce: str,
-        life: float = LIFE,
+        life: float = LIFE, met: Mapping[str, bytes] = NOBODY,
     ) -> str:  # fmt: skip
+        """``met``: for these workers, by the keys that are shared with them, and no signature."""
         now = time()
         ticket = Ticket(
             caller=caller,
@@ -83,7 +95,11 @@ class Issuer:
             exp=now + life,
             jti=nonce,
         )
-        signed = self._head + _text(_encode(ticket))
+        claims = _text(_encode(ticket))
+        if met:
+            digests = ",".join(f"{who}:{digest_of(key, claims)}" for who, key in met.items())
+            return f"{_MET}.{claims}.{self.gateway}.{digests}"
+        signed = self._head + claims
         return f"{signed}.{self._sign(signed.encode()).rstrip('=')}"
 
 
@@ -92,31 +108,38 @@ class Inspector:
     where a key is unknown, for gateways come and keys change.
     """
 
-    def __init__(self, trusted: Callable[[], Mapping[str, Verifier]]) -> None:
+    def __init__(self, trusted: Callable[[], Mapping[str, Verifier]], *, worker: str = "") -> None:
+        self.met: dict[str, bytes] = {}
+        """The keys that are shared with gateways, by their names."""
+        self._worker = worker
         self._trusted, self._asked = trusted, 0.0
         self._heads: dict[str, Verifier] = {}
         self._seen: dict[str, float] = {}
 
     def read(self, text: str | None, *, tool: str, spec: str, body: bytes, reply: str) -> Ticket:
         """The ticket, if it is for this very call; else ``Unauthorized``."""
-        ticket = self._fitting(text, LIFE, tool=tool, spec=spec, body=body, reply=reply)
-        self._once(ticket, time())
+        ticket = self._fitting(self.look(text, tool=tool, reply=reply), spec, body)
+        self._once(ticket)
         return ticket
 
     def grant(self, text: str | None, *, tool: str, spec: str, body: bytes, subject: str) -> Ticket:
         """The ticket of a job, if it is for this place in the queue. It may be read again, for a
         job is delivered again: that it runs once is seen to by its claim.
         """
-        return self._fitting(text, GRANT_LIFE, tool=tool, spec=spec, body=body, reply=subject)
+        return self._fitting(self.look(text, GRANT_LIFE, tool=tool, reply=subject), spec, body)
 
-    def _fitting(
-        self, text: str | None, life: float, *, tool: str, spec: str, body: bytes, reply: str
-    ) -> Ticket:
+    def look(self, text: str | None, life: float = LIFE, *, tool: str, reply: str) -> Ticket:
+        """What can be said of a ticket before the body is there. It may be looked at again."""
         ticket, now = self._believed(text), time()
         if ticket.exp <= now - SKEW or ticket.iat > now + SKEW or ticket.exp > ticket.iat + life:
             raise _refused("its ticket is stale; do the clocks of both hosts agree?")
-        if ticket.tool != tool or ticket.body != body_digest(body) or ticket.reply != reply:
-            raise _refused("its ticket is for another call")
+        if ticket.tool != tool or ticket.reply != reply:
+            raise _refused(_ANOTHER)
+        return ticket
+
+    def _fitting(self, ticket: Ticket, spec: str, body: bytes) -> Ticket:
+        if ticket.body != body_digest(body):
+            raise _refused(_ANOTHER)
         if ticket.spec != spec:
             raise Unavailable(CHANGED, retryable=True, retry_after=1.0, effects="none")
         return ticket
@@ -126,16 +149,26 @@ class Inspector:
             raise _refused("it has no ticket")
         head, _, rest = text.partition(".")
         said, _, signature = rest.partition(".")
+        if head == _MET:
+            self._compare(said, signature)
+            return _read(said)
         verifier = self._heads.get(head) or self._looked_up(head)
         if verifier is None:
             raise _refused("its ticket was signed by nobody who is trusted here")
         whole = len(text) <= _LONGEST and len(signature) == _SIGNATURE
         if not whole or not verifier.check(f"{head}.{said}".encode(), f"{signature}=="):
             raise _refused("its ticket is not as it was signed")
-        try:
-            return _decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
-        except (ValueError, msgspec.MsgspecError):
-            raise _refused("its ticket cannot be read") from None
+        return _read(said)
+
+    def _compare(self, said: str, digests: str) -> None:
+        gateway, _, rest = digests.partition(".")
+        key = self.met.get(gateway)
+        mine = f"{self._worker}:"
+        given = next((one[len(mine) :] for one in rest.split(",") if one.startswith(mine)), None)
+        if key is None or given is None:
+            raise Unavailable(NOT_MET, retryable=True, retry_after=1.0, effects="none")
+        if not given.isascii() or not hmac.compare_digest(digest_of(key, said), given):
+            raise _refused("its ticket is not as it was written")
 
     def _looked_up(self, head: str) -> Verifier | None:
         if (now := monotonic()) - self._asked > _ASK_AGAIN:
@@ -147,14 +180,22 @@ class Inspector:
             }
         return self._heads.get(head)
 
-    def _once(self, ticket: Ticket, now: float) -> None:
+    def _once(self, ticket: Ticket) -> None:
         if ticket.jti in self._seen:
             raise _refused("its ticket was used before")
         if len(self._seen) >= _MOST_SEEN:
+            now = time()
             self._seen = {jti: ends for jti, ends in self._seen.items() if ends > now}
             if len(self._seen) >= _MOST_SEEN:  # who cannot remember them cannot refuse them
                 raise QueueFull("Too many calls at once. Try again.", retry_after=1.0)
         self._seen[ticket.jti] = ticket.exp + SKEW
+
+
+def _read(said: str) -> Ticket:
+    try:
+        return _decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+    except (ValueError, msgspec.MsgspecError):
+        raise _refused("its ticket cannot be read") from None
 
 
 def _refused(why: str) -> Unauthorized:

@@ -27,6 +27,7 @@ ALIVE: Final = "tool.alive"
 WORKER: Final = "worker.here"
 GONE: Final = "worker.gone"
 SPECS: Final = "worker.specs"
+MEET: Final = "worker.meet"
 DEAD: Final = "job.dead"
 ENDED: Final = "job.ended"
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -47,6 +48,10 @@ class Subjects(msgspec.Struct, frozen=True):
 
     def request(self, tool: str) -> str:
         return f"{self.prefix}.tool.{tool}.request"
+
+    def fits(self, tool: str) -> bool:
+        """Whether there is a subject for a tool of this name: between dots there is a word."""
+        return all(tool.split("."))
 
     def cancel(self, nonce: str) -> str:
         return f"{self.prefix}.cancel.{nonce}"
@@ -80,6 +85,10 @@ class Subjects(msgspec.Struct, frozen=True):
     def dead(self, tool: str) -> str:
         """Jobs that were given up, and why."""
         return f"{self.prefix}.dead.{tool}"
+
+    def meet(self, worker: str) -> str:
+        """A gateway introduces itself here."""
+        return f"{self.prefix}.worker.{worker}.meet"
 
     @property
     def call(self) -> str:
@@ -135,6 +144,15 @@ class Here(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     every: float
     jobs: bool = False
     """It takes jobs from the queue, too."""
+    meets: str = ""
+    """Its half of the keys that it shares with gateways; without it, all that it is sent is signed.
+    """
+
+
+class Met(msgspec.Struct, frozen=True, rename="camel"):
+    """A gateway's half of the key that it shares with a worker from now on."""
+
+    public: str
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from toolpost import incarnation
-from toolpost.call import Call
+from toolpost.call import Call, Caller
 from toolpost.clock import SystemClock
 from toolpost.contracts import Clock, Records, Ring, Road, Surroundings, Walk
 from toolpost.deadline import timed_out
@@ -117,6 +117,13 @@ class Once:
             return self._keyed(call, call_next)
 
         return ring
+
+    async def release(self, caller: Caller, *, tool: str, key: str, run: str) -> None:
+        """Take back the claim of a call of which it is known that it did nothing."""
+        place = digest([caller.id, caller.user, tool, key])
+        record = await self._records.get(_SPACE, place)
+        if record is not None and msgspec.convert(record.value, _Claim).run == run:
+            await self._put(place, None, record.version)
 
     async def close(self) -> None:
         """What is known of runs that have ended is still written."""

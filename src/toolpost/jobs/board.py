@@ -160,7 +160,7 @@ class Board:
             job, version = await self.find(job_id, caller=caller)
             if job.over:
                 return await self.get(job_id, caller=caller)
-            if job.state == "running" and await self.alive(job.holder):
+            if job.state == "running" and (job.carrier or await self.alive(job.holder)):
                 await self._records.put(_CANCEL, job.id, caller.id, ttl=_DAY)
                 again, _ = await self.find(job_id, caller=caller)
                 if again.holder == job.holder or again.over:

@@ -4,7 +4,8 @@ Above: the doors. Below: ``board``, where jobs are kept, and the runtime, whose 
 when its turn comes. A job is in the store before it is acknowledged. Whoever runs one says so in
 the store first: of a process that has died others know what it had begun. What only reads, or may
 be done again, is then done again; of anything else the guard ``once`` is asked, by the job's key,
-whether it has been done. Where nobody can say, the job ends as ``unknown``. It refuses to know by
+whether it has been done (``recovery``). Where nobody can say, the job ends as ``unknown``. What was
+handed over to be run elsewhere (``carried``) outlives who handed it over. It refuses to know by
 which door a job came.
 """
 
@@ -15,7 +16,6 @@ import itertools
 import json
 import logging
 import math
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
@@ -27,21 +27,16 @@ from toolpost.approvals.values import kept, kept_caller
 from toolpost.call import Caller, Progress, new_call_id
 from toolpost.clock import SystemClock
 from toolpost.config import Config
-from toolpost.contracts import Clock
+from toolpost.contracts import PARCEL, Clock, Parcel
 from toolpost.digest import canonical, digest
 from toolpost.errors import CallError, InternalError, InvalidArguments
 from toolpost.failure import failure
 from toolpost.jobs.board import LEASE, Board
+from toolpost.jobs.carried import Carriers, parcel
 from toolpost.jobs.held import Held
-from toolpost.jobs.values import (
-    Given,
-    Job,
-    State,
-    cancelled,
-    given_up,
-    shown,
-    unknown,
-)
+from toolpost.jobs.lane import Lane
+from toolpost.jobs.recovery import Recovery, extension, own_key
+from toolpost.jobs.values import Given, Job, State, cancelled, shown, state_of, unknown
 from toolpost.result import Result
 from toolpost.runtime import Runtime
 from toolpost.spec import Effects
@@ -53,10 +48,11 @@ _ANSWERS: Final = 1.0
 _LEFT: Final = 2.0
 """Seconds between two looks for answers of people, and for what nobody runs."""
 _STOP: Final = 5.0
-_DEATHS: Final = 5
+_CARRIED: Final = 1000
+"""Jobs that run elsewhere, at once; those that run here are counted by the setting ``running``."""
+_ABSENT: Final = 1.0
 _PATIENCE: Final = 3600.0
 """Seconds that a job waits for its turn where a rate or a queue sends it away."""
-_SLACK: Final = 120.0
 _LATER: Final = ("RATE_LIMITED", "QUEUE_FULL")
 _MOST_HEARD: Final = 1000
 _NUMBERS: Final = itertools.count()
@@ -73,7 +69,7 @@ class Jobs:
     def __init__(self, runtime: Runtime, *, clock: Clock | None = None) -> None:
         settings = runtime.config.settings.jobs
         self._runtime, self._settings = runtime, settings
-        keep = _extension(runtime, "audit")
+        keep = extension(runtime, "audit")
         self.board = Board(
             runtime.store,
             clock=clock or SystemClock(),
@@ -81,12 +77,15 @@ class Jobs:
             most=settings.most,
             keep=keep and keep.keep,
         )
+        self._recovery, self._carriers = Recovery(runtime, self.board), Carriers(runtime)
         self.seen_through = 0
         """How many have ended here."""
         self._name = ""
         self._held: dict[str, Held] = {}
-        self._ready: deque[Held] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._here, self._elsewhere = (
+            Lane(self._run, most=most, wanted=lambda held: held.job.id in self._held)
+            for most in (settings.running, _CARRIED)
+        )
         self._tending: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()
         self._changed, self._closing = asyncio.Event(), asyncio.Event()
@@ -112,14 +111,16 @@ class Jobs:
         self._closing.set()
         await asyncio.wait([self._tending])  # what it has begun to take it holds
         self._tending, name, self._name = None, self._name, ""
-        self._ready.clear()
+        self._here.clear()
+        self._elsewhere.clear()
         loop = asyncio.get_running_loop()
         ends = loop.time() + grace
-        while self._tasks and not hurry() and (left := ends - loop.time()) > 0:
-            await asyncio.wait(self._tasks, timeout=min(left, _LOOK))
-        for task in tuple(self._tasks):
+        while self._here.tasks and not hurry() and (left := ends - loop.time()) > 0:
+            await asyncio.wait(self._here.tasks, timeout=min(left, _LOOK))
+        tasks = self._here.tasks | self._elsewhere.tasks
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(CallError):  # a store that is gone knows when we are, too
             for held in tuple(self._held.values()):
                 await held.write(_replace(held.job, holder=""))
@@ -179,6 +180,7 @@ class Jobs:
             same="" if key is None else digest([given.arguments, working_dir]),
             session=session_id and kept(session_id),
             holder=self._name,
+            carrier=self._carriers.of(name),
         )
         job, version = await self.board.put_down(job, given)
         if version is None:
@@ -282,15 +284,15 @@ class Jobs:
         await self.board.hold(self._name, house(self._runtime.config))
 
     async def _hear_cancels(self) -> None:
-        if self._tasks:
+        if self._here.tasks or self._elsewhere.tasks:
             for job_id in await self.board.to_cancel():
                 self._stop(job_id)
 
     async def _hear_answers(self) -> None:
         """What people were asked has been answered, or nobody will."""
-        desk = _extension(self._runtime, "approval")
+        desk = extension(self._runtime, "approval")
         for held in [one for one in self._held.values() if one.job.state == "waiting"]:
-            if held.task is not None or held in self._ready:
+            if held.task is not None or held in self._here or held in self._elsewhere:
                 continue
             if await self.board.version(held.job.id) != held.version:
                 self._drop(held)  # somebody has cancelled it
@@ -304,53 +306,35 @@ class Jobs:
     async def _take_up(self) -> None:
         async with self._taking:
             async for job, version in self.board.left(self._held):
-                if self._runtime.registry.get(job.tool) is not None:
+                there = self._runtime.registry.get(job.tool) is not None
+                if there or (job.carrier and job.state == "running"):
                     await self._take(job, version)
 
     async def _take(self, job: Job, version: int) -> None:
         """A job that nobody holds is ours, unless somebody else is faster."""
+        handed_over = job.carrier and job.state == "running" and not await self.board.result(job)
+        if handed_over:
+            await self._take_over(Held(self.board, self._name, job, version))
+            return
         if await self.board.is_to_be_cancelled(job) and not await self.board.result(job):
             result = cancelled(job, begun=job.state == "running")
             await self.board.end(job, version, result, state="cancelled")
             return
         if job.state == "running":
             job = _replace(job, deaths=job.deaths + 1)
-            if (end := await self._end_of(job)) is not None:
+            if (end := await self._recovery.end_of(job)) is not None:
                 await self.board.end(job, version, end[0], state=end[1])
                 return
             job = _replace(job, state="queued")
             if job.effects != "once":
                 job = _replace(job, approval=None)  # a yes is for one call: it may have been used
-        held = Held(self.board, self._name, job, version)
+        await self._take_over(Held(self.board, self._name, job, version))
+
+    async def _take_over(self, held: Held) -> None:
         if await held.take():
-            self._held[job.id] = held
-            if job.state != "waiting":
+            self._held[held.job.id] = held
+            if held.job.state != "waiting":
                 self._queue(held)
-
-    async def _end_of(self, job: Job) -> tuple[Result, State] | None:
-        """How a job has ended whose holder died while it ran; ``None``: it may be run again."""
-        if (result := await self.board.result(job)) is not None:
-            return result, _state(result)
-        if job.effects != "once":
-            return (given_up(job), "failed") if job.deaths > _DEATHS else None
-        return None if await self._can_tell(job) else (unknown(job), "unknown")
-
-    async def _can_tell(self, job: Job) -> bool:
-        """Whether the road itself knows if the job has been done: then it may walk it again."""
-        ttl = getattr(_extension(self._runtime, "once"), "ttl", None)
-        rings = self._runtime.executor.bound(job.tool).rings
-        if ttl is None or "once" not in rings or job.deaths > _DEATHS or job.started is None:
-            return False
-        if self.board.now() - job.started > ttl - _SLACK:
-            return False
-        given = await self.board.given(job)
-        if given is None or (handle := job.approval or given.grant) is None:
-            return given is not None
-        try:
-            request = await _extension(self._runtime, "approval").approvals.find(handle)
-        except (CallError, AttributeError):
-            return False
-        return bool(request.status != "used")
 
     # Running.
 
@@ -358,22 +342,7 @@ class Jobs:
         if not self._name:
             return
         self._held[held.job.id] = held
-        self._ready.append(held)
-        self._fill()
-
-    def _fill(self) -> None:
-        while self._ready and len(self._tasks) < self._settings.running:
-            held = self._ready.popleft()
-            if held.job.id in self._held and held.task is None:
-                held.task = asyncio.create_task(self._run(held))
-                self._tasks.add(held.task)
-                held.task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            _log.error("a job cannot be run", exc_info=fault)
-        self._fill()
+        (self._elsewhere if held.job.carrier else self._here).put(held)
 
     def _drop(self, held: Held) -> None:
         self._held.pop(held.job.id, None)
@@ -406,7 +375,13 @@ class Jobs:
             await _to_the_end(self._settled(held, held.outcome))
             return
         given = await self.board.given(held.job)
-        now = self.board.now()
+        if held.job.carrier and held.job.state == "running":
+            await self._collected(held, given)
+            return
+        now, carrier = self.board.now(), self._carriers.of(held.job.tool)
+        if held.job.carrier and self._is_absent(held.job):
+            self._later(held, _ABSENT)
+            return
         job = _replace(
             held.job,
             state="running",
@@ -415,6 +390,7 @@ class Jobs:
             attempts=held.job.attempts + 1,
             call_id=new_call_id(),
             progress=None,
+            carrier=carrier,
         )
         held.settled = False
         if not await held.write(job):
@@ -425,13 +401,16 @@ class Jobs:
         await _to_the_end(self._settled(held, result))
 
     async def _executed(self, held: Held, job: Job, given: Given) -> Result:
-        own = f"job:{job.id}" if job.effects == "once" else None
-        given = _replace(given, key=given.key or own, grant=job.approval or given.grant)
+        given = _replace(given, key=given.key or own_key(job), grant=job.approval or given.grant)
+        handed = None
+        if job.carrier:  # its limit is that of the run, which may begin much later
+            handed, given = parcel(job, given), _replace(given, timeout=None)
         return await self._walked(
             job.tool,
             json.loads(given.arguments),
             job.caller,
             given,
+            handed=handed,
             call_id=job.call_id,
             on_progress=held.hearing(asyncio.get_running_loop()),
         )
@@ -444,9 +423,13 @@ class Jobs:
         given: Given,
         *,
         dry_run: bool = False,
+        handed: Parcel | None = None,
         call_id: str | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Result:
+        metadata = None if given.metadata is None else json.loads(given.metadata)
+        if handed is not None:
+            metadata = {**(metadata or {}), PARCEL: handed}
         return await self._runtime.execute(
             name,
             arguments,
@@ -456,12 +439,39 @@ class Jobs:
             working_dir=given.working_dir,
             dry_run=dry_run,
             phase=given.phase,
-            metadata=None if given.metadata is None else json.loads(given.metadata),
+            metadata=metadata,
             key=given.key,
             grant=given.grant,
             on_progress=on_progress,
             call_id=call_id,
         )
+
+    def _is_absent(self, job: Job) -> bool:
+        """Whether nobody has its tool right now, and may have it again soon."""
+        waited = self.board.now() - job.created
+        return self._runtime.registry.get(job.tool) is None and waited < _PATIENCE
+
+    async def _collected(self, held: Held, given: Given | None) -> None:
+        """See a job through that somebody else has handed over."""
+        if await self.board.is_to_be_cancelled(held.job):
+            held.stopped = True
+            await self._broken_off(held)
+            return
+        held.settled = False
+        hears = held.hearing(asyncio.get_running_loop())
+        result = await self._carriers.collect(held.job, hears)
+        if result is None:  # whoever held it has not got so far
+            await self._recovery.release(held.job)
+            if await held.write(_replace(held.job, state="queued", approval=None)):
+                self._later(held, 0.0)
+            else:
+                self._drop(held)
+            return
+        if given is not None:
+            result = await self._carriers.brought_in(held.job, given, result)
+        held.job = _replace(held.job, call_id=result.metadata.call_id)
+        held.outcome = result
+        await _to_the_end(self._settled(held, result))
 
     async def _settled(self, held: Held, result: Result) -> None:
         """What an attempt has led to."""
@@ -476,7 +486,7 @@ class Jobs:
             else:
                 self._drop(held)
         else:
-            await self._over(held, result, _state(result))
+            await self._over(held, result, state_of(result))
         held.outcome, held.settled = None, True
 
     def _may_come_again(self, job: Job, result: Result) -> bool:
@@ -485,6 +495,10 @@ class Jobs:
         assert error is not None
         if error.code == "CONFLICT" and error.retryable:
             return waited < _PATIENCE
+        if job.carrier and error.code == "UNAVAILABLE" and error.retryable:
+            return error.effects == "none" and waited < _PATIENCE
+        if job.carrier and error.code == "NOT_FOUND" and self._is_absent(job):
+            return True
         return error.code in _LATER and error.effects == "none" and waited < _PATIENCE
 
     async def _broken_off(self, held: Held) -> None:
@@ -497,8 +511,11 @@ class Jobs:
         if job.id not in self._held or (held.settled and not held.stopped):
             return
         if held.stopped:
-            begun = job.state == "running"
-            await self._over(held, cancelled(job, begun=begun), "cancelled")
+            result = await self._stopped(job)
+            await self._over(held, result, state_of(result))
+        elif job.carrier and job.state == "running":  # it goes on, and others see it through
+            await held.write(_replace(job, holder=""))
+            self._drop(held)
         elif job.state != "running" or job.effects != "once":
             if job.state == "running":
                 job = _replace(job, state="queued", approval=None)
@@ -506,6 +523,18 @@ class Jobs:
             self._drop(held)
         else:
             await self._over(held, unknown(job), "unknown")
+
+    async def _stopped(self, job: Job) -> Result:
+        """What a job has come to that is to be no more."""
+        begun = job.state == "running"
+        if begun and job.carrier:
+            with suppress(CallError):  # nobody can be told: it may run, or have run
+                result = await self._carriers.recall(job)
+                begun = result is not None
+                given = await self.board.given(job)
+                if result is not None and given is not None and state_of(result) != "cancelled":
+                    return await self._carriers.brought_in(job, given, result)
+        return cancelled(job, begun=begun)
 
     async def _over(self, held: Held, result: Result, state: State) -> None:
         if await held.end(result, state):
@@ -538,15 +567,6 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _state(result: Result) -> State:
-    if result.error is None:
-        return "succeeded"
-    if result.error.code == "CANCELLED":
-        return "cancelled"
-    known = (result.error.code, result.error.effects) != ("CONFLICT", "unknown")
-    return "failed" if known else "unknown"
-
-
 def _lost(job: Job) -> Result:
     gone = InternalError("What this job was given is not there any more.", effects="none")
     return Result(error=failure(gone, tool=job.tool, call_id="", effects=job.effects))
@@ -557,9 +577,3 @@ def _exact(arguments: Any) -> str:
         return canonical(arguments).decode()
     except (TypeError, ValueError):
         raise InvalidArguments("A job takes plain JSON: it has to be kept.") from None
-
-
-def _extension(runtime: Runtime, name: str) -> Any:
-    """The ring of this name, if one is in force."""
-    every = (*runtime.executor.observers, *runtime.executor.guards)
-    return next((one for one in every if one.name == name), None)

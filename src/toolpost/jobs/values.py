@@ -66,6 +66,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deaths: int = 0
     """How often who ran it has ended meanwhile."""
     holder: str = ""
+    carrier: str = ""
+    """The kind of tool whose backend its attempt is handed over to, if it is not run here."""
     result: Result | None = None
 
     @property
@@ -75,12 +77,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def to_dict(self) -> dict[str, Any]:
         """For people and for programs; without what only those need who run it."""
         data: dict[str, Any] = msgspec.to_builtins(self)
-        for inner in ("holder", "given", "same", "deaths"):
+        for inner in ("holder", "given", "same", "deaths", "carrier"):
             data.pop(inner, None)
         data["caller"] = redact(msgspec.to_builtins(self.caller))
         if self.result is not None:
             data["result"] = self.result.to_dict()
         return data
+
+
+def state_of(result: Result) -> State:
+    """As what a job has ended that has this result."""
+    if result.error is None:
+        return "succeeded"
+    if result.error.code == "CANCELLED":
+        return "cancelled"
+    known = (result.error.code, result.error.effects) != ("CONFLICT", "unknown")
+    return "failed" if known else "unknown"
 
 
 def shown(arguments: Any) -> str:

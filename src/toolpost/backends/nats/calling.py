@@ -1,0 +1,174 @@
+"""One call over the bus: a ticket, a request, and what is heard of it until it has ended.
+
+Above: the handle of a tool. Below: the bus. While a call runs its worker says so again and again:
+silence means that it is dead, and is told at once, not at the time limit. It refuses to know who
+may call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from toolpost.bus.connection import Bus, Replies, Waiting
+from toolpost.bus.large import Large
+from toolpost.bus.ticket import CHANGED, NOBODY, NOT_MET, Issuer, new_nonce
+from toolpost.bus.wire import ALIVE, PROGRESS, REQUEST, RESPONSE, TICKET, Envelope, Request, said
+from toolpost.call import Call, Progress
+from toolpost.errors import CallError, QueueFull, Unavailable
+from toolpost.result import Output, Result
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+SILENCE: Final = 1.6
+"""Seconds. Workers speak every half second."""
+_TRIES: Final = 4
+"""Where workers are of two minds, or one is full, another is asked."""
+_ELSEWHERE: Final = (CHANGED, NOT_MET)
+_NO_RESPONDERS: Final = "503"
+_envelope: Final = msgspec.json.Decoder(Envelope[msgspec.Raw])
+_progress: Final = msgspec.json.Decoder(Progress)
+
+
+class Calling:
+    """Sends calls for a whole backend."""
+
+    def __init__(self, bus: Bus, issuer: Issuer) -> None:
+        self._bus, self._issuer = bus, issuer
+        self.large = Large(bus.subjects.prefix)
+
+    async def call(
+        self, call: Call, *, tool: str, digest: str, seconds: float, met: Mapping[str, bytes]
+    ) -> Any:
+        """What the tool gave, or its error as one of ours. ``met``: who can do without a signature,
+        if all can who may take it.
+        """
+        last: CallError | None = None
+        for _ in range(_TRIES):
+            try:
+                return await self._once(call, tool, digest, seconds, met)
+            except (Unavailable, QueueFull) as refused:
+                elsewhere = refused.message in _ELSEWHERE or isinstance(refused, QueueFull)
+                if refused.effects != "none" or not elsewhere:
+                    raise
+                last, met = refused, NOBODY
+        assert last is not None
+        raise last
+
+    async def _once(
+        self, call: Call, tool: str, digest: str, seconds: float, met: Mapping[str, bytes]
+    ) -> Any:
+        client, replies = await self._bus.client(), await self._bus.replies()
+        waiting, nonce = replies.expect(), new_nonce()
+        try:
+            body = said(
+                REQUEST, request_of(call, tool, seconds), source=self._bus.name, number=call.call_id
+            )
+            ticket = self._issuer.write(
+                call.caller, tool=tool, spec=digest, body=body, reply=waiting.subject, nonce=nonce,
+                met=met,
+            )  # fmt: skip
+            await self._send(client, tool, waiting, body, ticket)
+            return await self._heard(client, call, waiting)
+        except BaseException:
+            self._forget(client, replies, waiting, nonce)
+            raise
+        finally:
+            replies.forget(waiting)
+
+    async def _send(
+        self, client: Client, tool: str, waiting: Waiting, body: bytes, ticket: str
+    ) -> None:
+        sent, headers = await self.large.packed(client, body)
+        subject = self._bus.subjects.request(tool)
+        try:
+            await client.publish(
+                subject, sent, reply=waiting.subject, headers={TICKET: ticket, **headers}
+            )
+        except Exception as fault:  # it was not sent
+            raise self._bus.away() from fault
+
+    async def _heard(self, client: Client, call: Call, waiting: Waiting) -> Any:
+        while True:
+            message = await waiting.next(SILENCE)
+            if message is None:
+                if self._bus.problem is None:
+                    raise Unavailable(
+                        "The worker that ran this tool is gone.", retryable=True, effects="unknown"
+                    )
+                continue  # nobody can be heard: until the limit, or until the bus is back
+            if not message.data and (message.headers or {}).get("Status") == _NO_RESPONDERS:
+                raise Unavailable(
+                    "No worker is there for this tool. Try again later.",
+                    retry_after=1.0,
+                    effects="none",
+                )
+            body = await self.large.unpacked(client, message)
+            told = _opened(body)
+            if told.type == RESPONSE:
+                return outcome(_result(told.payload), call)
+            if told.type == PROGRESS:
+                with suppress(msgspec.MsgspecError):
+                    report = _progress.decode(told.payload)
+                    if call.on_progress is not None:
+                        call.on_progress(report)
+            elif told.type != ALIVE:
+                raise _unreadable()
+
+    def _forget(self, client: Client, replies: Replies, waiting: Waiting, nonce: str) -> None:
+        """Whoever still works at it may stop. Said without waiting: we may be cancelled."""
+        if client.is_connected:
+            self._bus.send_soon(self._bus.subjects.cancel(nonce))
+
+
+def _opened(body: bytes) -> Envelope[msgspec.Raw]:
+    try:
+        return _envelope.decode(body)
+    except (msgspec.MsgspecError, ValueError):
+        raise _unreadable() from None
+
+
+def request_of(call: Call, tool: str, left: float) -> Request:
+    return Request(
+        tool=tool,
+        call_id=call.call_id,
+        arguments=call.arguments,
+        timeout=left if call.deadline is None else min(left, call.deadline - monotonic()),
+        session_id=call.session_id,
+        phase=call.phase,
+        working_dir=call.working_dir,
+        dry_run=call.dry_run,
+        key=call.key,
+        progress=call.on_progress is not None,
+    )
+
+
+def _result(payload: msgspec.Raw) -> Result:
+    try:
+        data: Mapping[str, Any] = msgspec.json.decode(payload)
+        return Result.from_dict(data)
+    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
+        raise _unreadable() from None
+
+
+def outcome(result: Result, call: Call) -> Any:
+    """The output of a result that came over the bus; its error is raised."""
+    for warning in result.metadata.warnings:
+        call.warn(warning)
+    try:
+        result.raise_for_error()
+    except CallError as told:  # what the worker says of its effects is not a guess
+        raise type(told)(
+            told.message, retryable=told.retryable, retry_after=told.retry_after,
+            remedy=told.remedy, effects=told.effects, details=told.details,
+        ) from None  # fmt: skip
+    return Output(result.output, result.parts) if result.parts else result.output
+
+
+def _unreadable() -> Unavailable:
+    return Unavailable("The worker answered with something unreadable.", effects="unknown")

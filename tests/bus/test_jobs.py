@@ -1,0 +1,353 @@
+"""Durable jobs on a real bus: gateways here, workers beside them or in processes to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.bus.house import bus, gateway, until, worker, worker_process
+from toolpost import Call, Caller, Limits, Progress, Runtime, ToolFailed, tool
+from toolpost.bus.embedded import Embedded
+from toolpost.bus.parcels import Parcels, Standing
+from toolpost.bus.wire import TICKET
+from toolpost.digest import digest
+from toolpost.jobs import Job, Jobs
+from toolpost.ledger.reading import last_calls
+from toolpost.worker.taking import Taking
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+ANN = Caller("ann")
+ran: list[str] = []
+go = asyncio.Event()
+
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+@tool(tier=1, timeout=30)
+async def pay(to: str) -> str:
+    """Pay somebody, which must happen once."""
+    if to == "nobody":
+        raise ToolFailed("There is nobody.", effects="none")
+    ran.append(to)
+    return f"paid {to}"
+
+
+@tool(tier=1, timeout=60)
+async def slow(to: str) -> str:
+    """Pay somebody when it is told to go on, and give away too much."""
+    ran.append(to)
+    await go.wait()
+    return f"paid with {SECRET}"
+
+
+@tool(tier=0, effects="read", timeout=30, limits=Limits(concurrency=1))
+async def hold(call: Call, name: str) -> str:
+    """Say how far it is, and wait until it is told to go on."""
+    ran.append(name)
+    call.progress(1, 2, "half way")
+    await go.wait()
+    return f"held {name}"
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> None:
+    global go
+    ran.clear()
+    go = asyncio.Event()  # an event belongs to a loop, and each test may have its own
+
+
+@asynccontextmanager
+async def house(
+    nats: Embedded, prefix: str, base: Path, **more: Any
+) -> AsyncIterator[tuple[Runtime, Jobs]]:
+    async with (
+        gateway(nats, prefix, base, **{"store": {"kind": "sqlite"}, **more}) as tools,
+        Jobs(tools) as jobs,
+    ):
+        yield tools, jobs
+
+
+async def ended(jobs: Jobs, job: Job) -> Job:
+    return await asyncio.wait_for(jobs.wait(job.id, caller=ANN), 40)
+
+
+def code(job: Job) -> tuple[str, str]:
+    assert job.result is not None and job.result.error is not None, job
+    return job.result.error.code, job.result.error.effects
+
+
+async def buried(nats: Embedded, prefix: str) -> list[dict[str, Any]]:
+    """What stands in the stream of those that were given up."""
+    async with bus(nats, prefix) as stranger:
+        stream = (await stranger.client()).jetstream()
+        count = (await stream.stream_info(f"{prefix}-dead")).state.messages
+        found = [await stream.get_msg(f"{prefix}-dead", seq=n + 1) for n in range(count)]
+        return [json.loads(one.data or b"")["payload"] for one in found]
+
+
+async def in_queue(nats: Embedded, prefix: str) -> int:
+    async with bus(nats, prefix) as stranger:
+        stream = (await stranger.client()).jetstream()
+        return (await stream.stream_info(f"{prefix}-jobs")).state.messages
+
+
+async def test_a_job_of_a_worker_goes_through_the_queue_and_its_end_is_kept(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with worker(nats, prefix, tmp_path, [pay]), house(nats, prefix, tmp_path) as (_, jobs):
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN, key="k"))
+        assert job.result is not None
+        assert (job.state, job.result.output, ran) == ("succeeded", "paid bob", ["bob"])
+        assert job.carrier == "nats"
+        assert "carrier" not in job.to_dict()
+        again = await jobs.submit("pay", {"to": "bob"}, caller=ANN, key="k")
+        assert (again.id, ran) == (job.id, ["bob"])
+        bad = await ended(jobs, await jobs.submit("pay", {"to": "nobody"}, caller=ANN))
+        assert (bad.state, code(bad)) == ("failed", ("EXECUTION_ERROR", "none"))
+        await until_empty(nats, prefix)
+        large = await ended(jobs, await jobs.submit("pay", {"to": "x" * 2_000_000}, caller=ANN))
+        assert large.state == "succeeded", large.result
+
+
+async def until_empty(nats: Embedded, prefix: str) -> None:
+    async with asyncio.timeout(20):
+        while await in_queue(nats, prefix):
+            await asyncio.sleep(0.02)
+
+
+async def test_what_a_job_reports_is_heard_and_it_can_be_stopped_in_the_queue_and_while_it_runs(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with (
+        worker(nats, prefix, tmp_path, [hold]) as one,
+        house(nats, prefix, tmp_path) as (_, jobs),
+    ):
+        first = await jobs.submit("hold", {"name": "first"}, caller=ANN)
+        async with asyncio.timeout(20):
+            async for told in jobs.follow(first.id, caller=ANN):
+                if told == Progress(1, 2, "half way"):
+                    break
+        second = await jobs.submit("hold", {"name": "second"}, caller=ANN)
+        await until_queued(nats, prefix, 2)
+        stopped = await jobs.cancel(second.id, caller=ANN)
+        assert (stopped.state, code(stopped)) == ("cancelled", ("CANCELLED", "none"))
+        stopped = await jobs.cancel(first.id, caller=ANN)
+        assert stopped.state == "cancelled"
+        await until(lambda: not one.running)
+        go.set()
+        third = await ended(jobs, await jobs.submit("hold", {"name": "third"}, caller=ANN))
+        assert third.state == "succeeded"
+        await until_empty(nats, prefix)
+        assert ran == ["first", "third"]
+
+
+async def until_queued(nats: Embedded, prefix: str, count: int) -> None:
+    async with asyncio.timeout(20):
+        while await in_queue(nats, prefix) < count:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.req("NA-9")
+async def test_attack_a_worker_is_killed_what_reads_runs_elsewhere_and_the_rest_is_unknown(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with house(nats, prefix, tmp_path) as (tools, jobs):
+        async with worker_process(nats, prefix, tmp_path) as child:
+            await until(lambda: len(tools.list()) == 3)
+            paying = await jobs.submit("pay", {"amount": 5, "seconds": 60}, caller=ANN)
+            waiting = await jobs.submit("wait", {"seconds": 1.5}, caller=ANN)
+            await until(lambda: {"waiting", "paying 5"} <= set(_done(tmp_path)))
+            os.kill(child.pid, signal.SIGKILL)
+            await child.wait()
+            async with worker_process(nats, prefix, tmp_path):
+                paid, waited = await ended(jobs, paying), await ended(jobs, waiting)
+        assert (paid.state, code(paid)) == ("unknown", ("CONFLICT", "unknown"))
+        assert waited.result is not None
+        assert (waited.state, waited.result.output) == ("succeeded", "waited")
+        assert sorted(_done(tmp_path)) == ["paying 5", "waiting", "waiting"]
+        (dead,) = await buried(nats, prefix)
+        assert (dead["tool"], dead["code"]) == ("pay", "CONFLICT")
+        assert dead["parcel"].startswith(paying.id)
+
+
+async def test_a_job_whose_workers_die_again_and_again_is_given_up_with_the_reason(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with house(nats, prefix, tmp_path) as (_, jobs), bus(nats, prefix) as stranger:
+        go.set()
+        async with worker(nats, prefix, tmp_path, [hold]) as one:
+            await until(lambda: _takes(jobs, "hold"))
+            await one._jobs.leave()  # it is there, and takes nothing
+            job = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+            await until_queued(nats, prefix, 1)
+            begun = Standing(state="begun", by="a-dead-worker", deaths=4)
+            await Parcels(stranger).stand(f"{job.id}-1-1", begun)
+        async with worker(nats, prefix, tmp_path, [hold]):
+            job = await ended(jobs, job)
+        assert (job.state, code(job)[0], ran) == ("failed", "UNAVAILABLE", [])
+        (dead,) = await buried(nats, prefix)
+        assert "5 workers have died" in dead["reason"]
+
+
+def _takes(jobs: Jobs, name: str) -> bool:
+    return jobs._carriers.of(name) == "nats"
+
+
+async def test_attack_nats_is_killed_while_jobs_wait_and_run_and_none_is_lost_or_done_twice(
+    prefix: str, tmp_path: Path
+) -> None:
+    async with (
+        Embedded(tmp_path / "nats") as nats,
+        worker(nats, prefix, tmp_path, [pay, hold, slow]),
+        house(nats, prefix, tmp_path) as (_, jobs),
+    ):
+        running = await jobs.submit("slow", {"to": "bob"}, caller=ANN)
+        await until(lambda: ran == ["bob"])
+        await nats.stop()
+        waiting = await jobs.submit("pay", {"to": "cid"}, caller=ANN)
+        assert waiting.state == "queued"
+        go.set()
+        await nats.start()
+        paid = await ended(jobs, waiting), await ended(jobs, running)
+        assert [one.state for one in paid] == ["succeeded", "succeeded"], paid
+        assert ran == ["bob", "cid"]
+
+
+async def test_attack_a_bus_that_has_forgotten_everything_repeats_nothing_that_has_effects(
+    prefix: str, tmp_path: Path
+) -> None:
+    first = Embedded(tmp_path / "first")
+    second = Embedded(tmp_path / "second", port=int(first.url.rpartition(":")[2]))
+    await first.start()
+    try:
+        async with (
+            worker(first, prefix, tmp_path, [slow, hold]),
+            house(first, prefix, tmp_path) as (_, jobs),
+        ):
+            paying = await jobs.submit("slow", {"to": "bob"}, caller=ANN)
+            holding = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+            await until(lambda: len(ran) == 2)
+            await first.stop()
+            await second.start()
+            go.set()
+            paid, held = await ended(jobs, paying), await ended(jobs, holding)
+    finally:
+        await second.stop()
+    assert paid.state in ("succeeded", "unknown"), "by who was heard first"
+    assert held.state == "succeeded"
+    assert ran.count("bob") == 1
+
+
+async def test_another_gateway_sees_through_what_one_has_handed_over(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    more: dict[str, Any] = {"guards": ["sanitize", "once", "slots"], "observers": ["audit"]}
+    async with worker(nats, prefix, tmp_path, [slow]):
+        async with house(nats, prefix, tmp_path, **more) as (_, jobs):
+            job = await jobs.submit("slow", {"to": "bob"}, caller=ANN, key="k")
+            await until(lambda: len(ran) == 1)
+        async with house(nats, prefix, tmp_path, **more) as (tools, jobs):
+            assert (await jobs.get(job.id, caller=ANN)).state == "running"
+            go.set()
+            job = await ended(jobs, job)
+            assert job.result is not None
+            assert job.state == "succeeded"
+            assert SECRET not in str(job.result.output), "it is cleaned like any other"
+            assert len(ran) == 1
+            await tools.extension("audit").close()
+            assert job.call_id in {one.asked.call_id for one in await last_calls(tools.store, 9)}
+
+
+async def test_a_gateway_that_died_before_it_had_handed_a_job_over_loses_nothing(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    guards = ["once", "slots"]
+    async with (
+        worker(nats, prefix, tmp_path, [pay]),
+        house(nats, prefix, tmp_path, guards=guards) as (tools, jobs),
+    ):
+        closed = Jobs(tools)  # takes jobs in, and runs none
+        job = await closed.submit("pay", {"to": "bob"}, caller=ANN, key="k")
+        found = await closed.board.found(job.id)
+        assert found is not None
+        dead = msgspec.structs.replace(
+            found[0], state="running", attempts=1, started=1.0, call_id="c1", holder="gone/1-2#0"
+        )
+        place = digest([ANN.id, ANN.user, "pay", "k"])
+        claim = {"arguments": "x", "life": "gone/1-2", "run": "c1", "until": 0.0}
+        await tools.store.put("once", place, claim)
+        if await closed.board.change(dead, found[1]) is None:
+            pytest.skip("the open one was faster")
+        job = await ended(jobs, job)
+        assert (job.state, job.attempts, ran) == ("succeeded", 2, ["bob"])
+
+
+async def test_attack_a_message_in_the_queue_without_its_grant_runs_nothing(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with house(nats, prefix, tmp_path) as (_, jobs), bus(nats, prefix) as stranger:
+        async with worker(nats, prefix, tmp_path, [pay]) as one:
+            await until(lambda: _takes(jobs, "pay"))
+            await one._jobs.leave()
+            job = await jobs.submit("pay", {"to": "bob"}, caller=ANN)
+            await until_queued(nats, prefix, 1)
+        stream = (await stranger.client()).jetstream()
+        seen = await stream.get_last_msg(f"{prefix}-jobs", f"{prefix}.job.>")
+        assert seen.headers is not None and seen.data is not None
+        grant = {TICKET: seen.headers[TICKET]}
+        with pytest.raises(Exception, match="maximum messages per subject"):
+            await stream.publish(f"{prefix}.job.{job.id}-1-1.pay", seen.data, headers=grant)
+        await stream.publish(f"{prefix}.job.{job.id}-9-1.pay", seen.data, headers=grant)
+        await stream.publish(f"{prefix}.job.mallory.pay", seen.data)
+        async with worker(nats, prefix, tmp_path, [pay]):
+            client, subject = await stranger.client(), stranger.subjects.request("pay")
+            answer = await client.request(subject, seen.data, timeout=5, headers=grant)
+            assert b"UNAUTHORIZED" in answer.data, "a grant is no ticket"
+            job = await ended(jobs, job)
+            await until_empty(nats, prefix)
+        assert (job.state, ran) == ("succeeded", ["bob"])
+        assert {one["code"] for one in await buried(nats, prefix)} == {"UNAUTHORIZED"}
+
+
+async def test_jobs_of_workers_that_take_none_are_calls(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(self: Any) -> None:
+        """As a worker in another language, or without JetStream."""
+
+    monkeypatch.setattr(Taking, "serve", never)
+    async with worker(nats, prefix, tmp_path, [pay]), house(nats, prefix, tmp_path) as (_, jobs):
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert (job.state, job.carrier, ran) == ("succeeded", "", ["bob"])
+
+
+async def test_a_worker_that_stops_ends_its_jobs_or_leaves_them_to_another(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with house(nats, prefix, tmp_path) as (_, jobs):
+        async with worker(nats, prefix, tmp_path, [hold, slow], drain=0.1):
+            await until(lambda: _takes(jobs, "hold") and _takes(jobs, "slow"))
+            holding = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+            paying = await jobs.submit("slow", {"to": "bob"}, caller=ANN)
+            await until(lambda: len(ran) == 2)
+        paid = await ended(jobs, paying)
+        assert (paid.state, code(paid)) == ("unknown", ("CONFLICT", "unknown"))
+        go.set()
+        async with worker(nats, prefix, tmp_path, [hold, slow]):
+            assert (await ended(jobs, holding)).state == "succeeded"
+        assert sorted(ran) == ["bob", "x", "x"]
+
+
+def _done(folder: Path) -> list[str]:
+    file = folder / "done"
+    return file.read_text().splitlines() if file.exists() else []
