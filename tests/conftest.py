@@ -35,6 +35,26 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("the same again")
 
 
+ELSEWHERE = (
+    *("backends/http/", "backends/mcp/", "builtin/", "bus/", "extensions/", "gateway/", "ledger/"),
+    *("sandbox/", "sources/openapi/test_real_descriptions.py"),
+    *("test_approvals.py", "test_attacks.py", "test_docs.py", "test_flood.py", "test_killed.py"),
+    *("test_redact.py", "test_rules.py", "test_texts.py"),
+)
+"""Tests of what is not the core, or of much at once: to measure them would double their time, and
+count for the core what its own tests do not prove."""
+CORE = ("builtin/test_beneath.py", "builtin/test_given.py")
+"""What stands among these and is of the core all the same."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        place = item.path.relative_to(here).as_posix()
+        if place.startswith(ELSEWHERE) and not place.startswith(CORE):
+            item.add_marker("no_cover")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     report = yield
@@ -95,6 +115,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(line)
 
 
+def _core(running: coverage.Coverage) -> str:
+    """The package and the rooms in it that are reported on: to follow the others takes long."""
+    package = Path(process.__file__).parent
+    told = [str(one) for one in running.get_option("report:include") or ()]
+    rooms = [one.removeprefix("src/toolpost/").removesuffix("*") for one in told]
+    return ":".join((f"{package}/", *(room for room in rooms if room.endswith("/"))))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def measuring() -> Iterator[list[str]]:
     """With ``--cov`` every keeper, and what runs in its forks, writes down where it has been.
@@ -111,7 +139,7 @@ def measuring() -> Iterator[list[str]]:
         record.touch()
         Path(folder).chmod(0o777)  # some children are another user's
         record.chmod(0o666)
-        before = [measured.__file__, str(record), f"{Path(process.__file__).parent}/"]
+        before = [measured.__file__, str(record), _core(running)]
         process._interpreter = lambda: [*interpreter(), *before]
         yield before
         process._interpreter = interpreter

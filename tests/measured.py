@@ -19,18 +19,37 @@ from types import FrameType
 RESUME = opcode.opmap["RESUME"]
 
 
+class Measured(dict[str, bool]):
+    """Which files are: the package's own, and those in its rooms, as in
+    ``/path/package/:schema/:backends/python/``.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package, *rooms = package.split(":")
+        self.rooms = tuple(rooms)
+
+    def __missing__(self, file: str) -> bool:
+        inside = file.removeprefix(self.package)
+        self[file] = inside != file and ("/" not in inside or inside.startswith(self.rooms))
+        return self[file]
+
+
 class Steps:
-    """A trace function: sees each frame, follows those of the package."""
+    """A trace function: sees each frame, follows those of files that are measured."""
 
     def __init__(self, record: str, package: str) -> None:
         self.record = record
-        self.package = package
         self.taken: set[tuple[str, int, int]] = set()
+        measured, follow = Measured(package), self.follow
 
-    def enter(self, frame: FrameType, event: str, _: object) -> object:
+        def enter(frame: FrameType, event: str, _: object) -> object:
+            # every call of the process comes by here
+            return follow(frame) if measured[frame.f_code.co_filename] else None
+
+        self.enter = enter
+
+    def follow(self, frame: FrameType) -> object:
         file = frame.f_code.co_filename
-        if not file.startswith(self.package):
-            return None
         code = frame.f_code.co_code
         first = frame.f_code.co_firstlineno
         resumed = code[frame.f_lasti + 1] != 0  # what RESUME says: 0 is a call, else after a yield

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from toolpost.document import parse
 
 ROOT = Path(__file__).parent.parent
@@ -65,7 +66,7 @@ def run(block: Block, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(block.body, encoding="utf-8")
     if block.language == "python" and not block.notes.get("file"):
-        _typed(f"{sys.executable} -", folder, int(block.notes.get("exit", 0)), block.body)
+        _run(block.body, folder, int(block.notes.get("exit", 0)))
     elif block.language in ("yaml", "json", "toml"):
         parse(block.body, format=block.language, name="block")
     elif block.language == "console":
@@ -86,22 +87,32 @@ def _console(block: Block, folder: Path) -> None:
             assert re.search(pattern, output), f"{command}\n\nno line {line!r} in:\n{output}"
 
 
-def _typed(command: str, folder: Path, status: int, stdin: str = "") -> str:
+def _run(program: str, folder: Path, status: int) -> None:
+    env = _environment(folder)
+    done = warm.run(program=program, cwd=folder, env=env, timeout=LIMIT, together=True)
+    assert done.returncode == status, f"exit {done.returncode}:\n{done.stdout}"
+
+
+def _typed(command: str, folder: Path, status: int) -> str:
     done = subprocess.run(
         ["bash", "-euc", command],
         cwd=folder,
-        input=stdin,
+        input="",
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=LIMIT,
-        env={
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "COLUMNS": "80",
-            "NO_COLOR": "1",
-            "PYTHONWARNINGS": "error",
-        },
+        env=_environment(folder),
     )
     assert done.returncode == status, f"{command}\nexit {done.returncode}:\n{done.stdout}"
     return done.stdout
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "PYTHONWARNINGS": "error",
+    }

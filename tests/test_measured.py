@@ -45,3 +45,10 @@ def test_a_process_that_can_write_nowhere_runs_on(tmp_path: Path) -> None:
     command = [measured.__file__, str(tmp_path / "absent"), f"{tmp_path}/", str(program)]
     done = subprocess.run([sys.executable, "-I", "-S", *command], capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (-9, b"")
+
+
+def test_only_the_files_of_the_package_and_of_its_rooms_are_measured() -> None:
+    files_measured = measured.Measured("/a/package/:schema/:backends/python/")
+    files = ("/a/package/one.py", "/a/package/schema/check.py", "/a/package/backends/python/x/y.py")
+    others = ("/a/package/backends/http/x.py", "/a/package/cli/list.py", "/a/other.py", "<string>")
+    assert [files_measured[file] for file in (*files, *others)] == [True] * 3 + [False] * 4
