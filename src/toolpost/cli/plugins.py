@@ -46,7 +46,9 @@ def command(asked: Asked, *, as_json: bool) -> None:
     for socket, group in groupby(found, key=lambda one: one.socket):
         listing.add_row(plain(socket, "bold cyan"))
         for one in group:
-            row(listing, f"  {one.name}", f"{one.package} {one.version}", one.where)
+            ours = one.package == "toolpost"
+            package = one.package if ours else f"{one.package} {one.version}"
+            row(listing, f"  {one.name}", package, one.where)
     console(asked).print(listing)
 
 
