@@ -52,18 +52,24 @@ class InFlight:
         """The result, also of a call that its caller has stopped by its id; ``task`` is what then
         is cancelled.
         """
-        self._enter(call_id, tool, caller, task)
+        self.enter(call_id, tool, caller, task)
         try:
             return await execute()
         except asyncio.CancelledError:
-            if call_id not in self._stopped:
+            if not self.was_stopped(call_id, task):
                 raise
-            task.uncancel()  # it was meant for the call, and that has ended
-            return _stopped(tool, call_id)
+            return stopped(tool, call_id)
         finally:
-            self._leave(call_id, caller)
+            self.leave(call_id, caller)
 
-    def _enter(self, call_id: str, tool: str, caller: Caller, task: asyncio.Task[Any]) -> None:
+    def was_stopped(self, call_id: str, task: asyncio.Task[Any]) -> bool:
+        """Whether its caller has stopped a call that was cancelled."""
+        if call_id not in self._stopped:
+            return False
+        task.uncancel()  # it was meant for the call, and that has ended
+        return True
+
+    def enter(self, call_id: str, tool: str, caller: Caller, task: asyncio.Task[Any]) -> None:
         if self._each is not None and not caller.owner:
             count = self._counts.get(caller.id, 0)
             if count >= self._each:
@@ -74,7 +80,7 @@ class InFlight:
             self._counts[caller.id] = count + 1
         self._running[call_id] = (tool, caller, task, time())
 
-    def _leave(self, call_id: str, caller: Caller) -> None:
+    def leave(self, call_id: str, caller: Caller) -> None:
         del self._running[call_id]
         if self._stopped:
             self._stopped.discard(call_id)
@@ -115,7 +121,7 @@ def this_task() -> asyncio.Task[Any]:
     return task
 
 
-def _stopped(tool: str, call_id: str) -> Result:
+def stopped(tool: str, call_id: str) -> Result:
     fault = Cancelled("The call was stopped by its caller.")
     error = failure(fault, tool=tool, call_id=call_id, effects="once")
     return Result(error=error, metadata=Metadata(call_id))

@@ -29,9 +29,27 @@ async def fail() -> int:
     raise ValueError("no such luck")
 
 
+@tool(tier=0, effects="read")
+async def echo(value: Any) -> Any:
+    """Give it back."""
+    return value
+
+
+@tool(tier=0, effects="read")
+async def listed(value: list[str]) -> list[str]:
+    """Give a list back: it has a schema, and is no object."""
+    return value
+
+
+@tool(tier=0, effects="read")
+async def table(value: dict[str, int]) -> dict[str, int]:
+    """Give a table back: it has a schema, and is an object."""
+    return value
+
+
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Running]:
-    async with gateway([add, fail], tmp_path) as running:
+    async with gateway([add, fail, echo, listed, table], tmp_path) as running:
         yield running
 
 
@@ -44,7 +62,27 @@ async def posted(served: Running, body: Any, *more: tuple[str, str], name: str =
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("add", {"a": 2, "b": 3}), ("add", {"a": "two"}), ("add", {"c": {"d": [1]}}), ("fail", {})],
+    [
+        ("add", {"a": 2, "b": 3}),
+        ("add", {"a": "two"}),
+        ("add", {"c": {"d": [1]}}),
+        ("fail", {}),
+        *(
+            ("echo", {"value": value})
+            for value in (
+                "",
+                'a "text"\n\u2028 ä ß',
+                1.5,
+                True,
+                None,
+                [],
+                {},
+                {"a": {"b": [None]}},
+            )
+        ),
+        ("listed", {"value": ['"', "ä"]}),
+        ("table", {"value": {"ä": 1, "\n": 2}}),
+    ],
 )
 async def test_a_plain_call_is_answered_as_one_that_wants_a_closer_look(
     served: Running, name: str, arguments: dict[str, Any]

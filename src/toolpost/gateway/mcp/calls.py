@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from toolpost.codes import STATUS
 from toolpost.contracts import Answer, Question
 from toolpost.errors import CallError, MissingPart
 from toolpost.failure import failure
-from toolpost.gateway.inflight import InFlight, this_task
+from toolpost.gateway.inflight import InFlight, stopped, this_task
 from toolpost.gateway.mcp.answers import answer_of, text_of
 from toolpost.gateway.mcp.asking import (
     ASKING,
@@ -179,19 +179,22 @@ class Calls:
 
     # --- on the road ------------------------------------------------------------------------
 
-    def plain(
+    async def plain(
         self, name: str, arguments: dict[str, Any] | None, caller: Caller, call_id: str
-    ) -> Coroutine[Any, Any, Result]:
+    ) -> Result:
         """The result of a call of which there is no more to say; raises ``CallError`` if the caller
-        has too many.
+        has too many. As ``InFlight.carried`` does it, in one piece: this is where most come by.
         """
-        return self._inflight.carried(
-            call_id,
-            name,
-            caller,
-            this_task(),
-            lambda: self._execute(name, arguments, caller, call_id=call_id),
-        )
+        inflight, task = self._inflight, this_task()
+        inflight.enter(call_id, name, caller, task)
+        try:
+            return await self._execute(name, arguments, caller, call_id=call_id)
+        except asyncio.CancelledError:
+            if not inflight.was_stopped(call_id, task):
+                raise
+            return stopped(name, call_id)
+        finally:
+            inflight.leave(call_id, caller)
 
     async def _run(
         self,

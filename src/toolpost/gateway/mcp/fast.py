@@ -15,15 +15,17 @@ from msgspec import UNSET, UnsetType
 
 from toolpost.call import Caller, new_call_id
 from toolpost.errors import CallError
+from toolpost.exporters.mcp import RESULT
 from toolpost.gateway.bodies import Scope, keys_in
-from toolpost.gateway.mcp.answers import answer_of
+from toolpost.gateway.mcp.answers import CALL_ID, answer_of
 from toolpost.gateway.mcp.asking import Client
 from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted, refusal
-from toolpost.gateway.mcp.definitions import Definitions
+from toolpost.gateway.mcp.definitions import Definition, Definitions
 from toolpost.gateway.rest.calls import CALL
 
 VERSION: Final = "2026-07-28"
 _VERSION: Final = VERSION.encode()
+_RESULT: Final = RESULT.encode()
 _METHOD: Final = "tools/call"
 _PREFIX: Final = "io.modelcontextprotocol/"
 _META_VERSION: Final = f"{_PREFIX}protocolVersion"
@@ -83,6 +85,8 @@ class Fast:
     def __init__(self, calls: Calls, definitions: Definitions, info: Mapping[str, Any]) -> None:
         self._calls, self._definitions = calls, definitions
         self._info = dict(info)
+        self._tail = b',"resultType":"complete","_meta":{"%b":"' % CALL_ID.encode()
+        self._end = b'","%b":%b}}}' % (_SERVER.encode(), _encode(self._info))
 
     async def answer(
         self, data: Any, name: str, caller: Caller, scope: Scope
@@ -111,14 +115,35 @@ class Fast:
             result = await self._calls.plain(tool, arguments, caller, call_id)
         except CallError as many:
             result = refusal(many, tool, call_id)
+        about = result.metadata
         if result.error is None:
-            said = answer_of(result, definition, VERSION)
-            said["_meta"][_SERVER] = self._info
-            return 200, _encode({"jsonrpc": "2.0", "id": message.id, "result": said}), call_id
+            if result.parts or about.warnings or about.artifacts or result.output is None:
+                said = answer_of(result, definition, VERSION)
+                said["_meta"][_SERVER] = self._info
+                return 200, _encode({"jsonrpc": "2.0", "id": message.id, "result": said}), call_id
+            return 200, self._simple(message.id, result.output, definition, call_id), call_id
         client = Client(VERSION, message.params.meta.can)
         wanted = Wanted(name=tool, arguments=arguments, caller=caller, client=client)
         told = self._calls.told(wanted, definition, result)
         return *await self._said(message.id, told), call_id
+
+    def _simple(
+        self, number: int | str, output: Any, definition: Definition, call_id: str
+    ) -> bytes:
+        """What ``answer_of`` makes of an output alone, without the things in between."""
+        data = _encode(output)
+        text = data if type(output) is str else _encode(data.decode())
+        if definition.wrapped:
+            structured = b',"structuredContent":{"%b":%b}' % (_RESULT, data)
+        else:
+            structured = b',"structuredContent":' + data if type(output) is dict else b""
+        return b"".join(
+            (
+                b'{"jsonrpc":"2.0","id":', _encode(number),
+                b',"result":{"content":[{"type":"text","text":', text, b"}]", structured,
+                self._tail, call_id.encode(), self._end,
+            )
+        )  # fmt: skip
 
     async def _said(
         self, number: int | str, answering: Awaitable[dict[str, Any]]
