@@ -82,6 +82,14 @@ class Bus:
             effects="none",
         )
 
+    @property
+    def ready(self) -> tuple[Client, Replies] | None:
+        """What it takes to ask something, if all of it is there."""
+        client, replies = self._client, self._replies
+        if client is None or replies is None or not client.is_connected:
+            return None
+        return client, replies
+
     async def replies(self) -> Replies:
         """Where answers to this connection come in."""
         client = await self.client()

@@ -31,9 +31,14 @@ class Large:
         self._store: Any = None
         self._opening = asyncio.Lock()
 
+    @staticmethod
+    def fits(client: Client, body: bytes) -> bool:
+        """Whether it goes as it is: nearly all do."""
+        return len(body) + _ROOM <= client.max_payload
+
     async def packed(self, client: Client, body: bytes) -> tuple[bytes, dict[str, str]]:
         """The body as it is sent, and the headers that belong to it."""
-        if len(body) + _ROOM <= client.max_payload:
+        if self.fits(client, body):
             return body, {}
         if len(body) > MOST:
             raise OutputTooLarge(f"{len(body):,} bytes are too many for the bus.")

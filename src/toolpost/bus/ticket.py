@@ -12,7 +12,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 from collections.abc import Callable, Mapping
+from itertools import count
 from secrets import token_urlsafe
 from time import monotonic, time
 from types import MappingProxyType
@@ -63,7 +65,18 @@ _decode: Final = msgspec.json.Decoder(Ticket).decode
 
 
 def new_nonce() -> str:
-    return token_urlsafe(16)
+    """Nobody can guess the first of a process, and none comes twice."""
+    return f"{_process}{next(_number):x}"
+
+
+def _after_fork() -> None:
+    global _process
+    _process = token_urlsafe(16)
+
+
+_process = token_urlsafe(16)
+_number: Final = count()
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def body_digest(body: bytes) -> str:

@@ -79,7 +79,7 @@ class Log:
     def recent(self) -> list[Entry]:
         """The last calls, the newest at the end. Names that callers made up are redacted."""
         return [
-            Entry(when, call_id, redact_text(tool), redact_text(caller), took, code, session_id)
+            Entry(when, call_id, redact_text(tool), redact_text(caller.id), took, code, session_id)
             for when, call_id, tool, caller, took, code, session_id in tuple(self._ring)
         ]
 
@@ -87,14 +87,15 @@ class Log:
         keep, now, listened = self._ring.append, self._time, _log.isEnabledFor
 
         def ended(call: Call, result: Result | None) -> None:
+            code, level = None, INFO
             if result is None:
-                code, level, took = "CANCELLED", INFO, (monotonic() - call.started) * 1000
+                code, took = "CANCELLED", (monotonic() - call.started) * 1000
             else:
-                code, level, took = None, INFO, result.metadata.duration_ms
+                took = result.metadata.duration_ms
                 if result.error is not None:
                     code = result.error.code
                     level = WARNING if code in _TROUBLE else INFO
-            keep((now(), call.call_id, call.tool, call.caller.id, took, code, call.session_id))
+            keep((now(), call.call_id, call.tool, call.caller, took, code, call.session_id))
             if listened(level):
                 self._write(level, call, result, code, took)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -24,6 +25,13 @@ _LAST: Final = 2.0
 T = TypeVar("T")
 
 
+def begun(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task that has run to its first pause already, where Python can do that: most have ended."""
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.create_task(work)
+
+
 class Run:
     """One call, from when it arrives. Once its ticket was read it has a ``nonce``, by which it can
     be cancelled; ``report`` is told how far it is.
@@ -32,8 +40,8 @@ class Run:
     def __init__(self, reply: str) -> None:
         self.reply, self.nonce, self.call_id = reply, "", ""
         self.heard = self.cancelled = False
-        self.reports: deque[Progress] = deque()
-        self.news = asyncio.Event()
+        self.reports: deque[Progress]
+        self.news: asyncio.Event
         self.task: asyncio.Task[Any] | None = None
         self.telling: asyncio.Task[None] | None = None
 
@@ -78,7 +86,7 @@ class Runs:
 
     def hear(self, run: Run) -> None:
         """From now on, what it reports is told."""
-        run.heard = True
+        run.heard, run.reports, run.news = True, deque(), asyncio.Event()
         run.telling = asyncio.create_task(self._tell(run))
 
     def cancel(self, nonce: str) -> None:

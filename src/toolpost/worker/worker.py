@@ -49,7 +49,7 @@ from toolpost.seal import Verifier, verifiers
 from toolpost.spec import ToolSpec
 from toolpost.worker.endpoints import Endpoints
 from toolpost.worker.reading import read_request
-from toolpost.worker.running import Run, Runs
+from toolpost.worker.running import Run, Runs, begun
 from toolpost.worker.settings import WorkerSettings, as_served
 from toolpost.worker.taking import Taking
 
@@ -278,9 +278,10 @@ class Worker:
 
     def _hearing(self, name: str) -> Callable[[Msg], Any]:
         async def heard(message: Msg) -> None:
-            task = asyncio.create_task(self._serve(name, message))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = begun(self._serve(name, message))
+            if not task.done():
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
         return heard
 
@@ -289,7 +290,7 @@ class Worker:
             _log.warning("a call of %s says not where the answer is to go", name)
             return
         run, counts = Run(message.reply), self._endpoints.counts(name)
-        begun = counts.begin()
+        since = counts.begin()
         try:
             result = await self._runs.watch(run, self._ran(name, message, run))
         except CallError as refused:
@@ -298,21 +299,20 @@ class Worker:
         except asyncio.CancelledError:
             if not run.cancelled:
                 raise
-            counts.end(begun, "CANCELLED")
+            counts.end(since, "CANCELLED")
             return  # who asked does not listen any more
         except Exception:  # noqa: BLE001 - the border: whatever it is, the caller has an answer
             _log.exception("a call of %s could not be served", name)
             result = _failed(InternalError("The worker failed."), name, run.call_id)
         await self._answer(message.reply, result, run.call_id)
-        counts.end(begun, None if result.error is None else result.error.code)
+        counts.end(since, None if result.error is None else result.error.code)
 
     async def _ran(self, name: str, message: Msg, run: Run) -> Result:
-        client = await self.bus.client()
-        headers = message.headers or {}
+        client, headers, body = await self.bus.client(), message.headers or {}, message.data
         header = headers.get(TICKET)
         if OBJECT in headers:  # nobody has it fetched without a ticket
             self._inspector.look(header, tool=name, reply=message.reply)
-        body = await self._large.unpacked(client, message)
+            body = await self._large.unpacked(client, message)
         offer = self._offered().get(name)
         if offer is None:
             raise ToolNotFound("This worker does not have the tool any more.", effects="none")
@@ -348,8 +348,10 @@ class Worker:
         body = said(RESPONSE, result, source=self.bus.name, number=call_id, answers=call_id)
         try:
             client = await self.bus.client()
-            sent, headers = await self._large.packed(client, body)
-            await client.publish(reply, sent, headers=headers or None)
+            headers: dict[str, str] = {}
+            if not self._large.fits(client, body):
+                body, headers = await self._large.packed(client, body)
+            await client.publish(reply, body, headers=headers or None)
         except CallError as fault:
             _log.warning("an answer could not be sent (call %s): %s", call_id, fault.message)
         except Exception as fault:  # noqa: BLE001 - whatever nats-py has against it

@@ -33,6 +33,7 @@ _ELSEWHERE: Final = (CHANGED, NOT_MET)
 _NO_RESPONDERS: Final = "503"
 _envelope: Final = msgspec.json.Decoder(Envelope[msgspec.Raw])
 _progress: Final = msgspec.json.Decoder(Progress)
+_result_decoder: Final = msgspec.json.Decoder(Result)
 
 
 class Calling:
@@ -63,7 +64,7 @@ class Calling:
     async def _once(
         self, call: Call, tool: str, digest: str, seconds: float, met: Mapping[str, bytes]
     ) -> Any:
-        client, replies = await self._bus.client(), await self._bus.replies()
+        client, replies = self._bus.ready or (await self._bus.client(), await self._bus.replies())
         waiting, nonce = replies.expect(), new_nonce()
         try:
             body = said(
@@ -84,12 +85,13 @@ class Calling:
     async def _send(
         self, client: Client, tool: str, waiting: Waiting, body: bytes, ticket: str
     ) -> None:
-        sent, headers = await self.large.packed(client, body)
+        headers = {TICKET: ticket}
+        if not self.large.fits(client, body):
+            body, more = await self.large.packed(client, body)
+            headers |= more
         subject = self._bus.subjects.request(tool)
         try:
-            await client.publish(
-                subject, sent, reply=waiting.subject, headers={TICKET: ticket, **headers}
-            )
+            await client.publish(subject, body, reply=waiting.subject, headers=headers)
         except Exception as fault:  # it was not sent
             raise self._bus.away() from fault
 
@@ -108,7 +110,9 @@ class Calling:
                     retry_after=1.0,
                     effects="none",
                 )
-            body = await self.large.unpacked(client, message)
+            body = (
+                message.data if not message.headers else await self.large.unpacked(client, message)
+            )
             told = _opened(body)
             if told.type == RESPONSE:
                 return outcome(_result(told.payload), call)
@@ -150,9 +154,8 @@ def request_of(call: Call, tool: str, left: float) -> Request:
 
 def _result(payload: msgspec.Raw) -> Result:
     try:
-        data: Mapping[str, Any] = msgspec.json.decode(payload)
-        return Result.from_dict(data)
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
+        return _result_decoder.decode(payload)
+    except (msgspec.MsgspecError, ValueError):
         raise _unreadable() from None
 
 
