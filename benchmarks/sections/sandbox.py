@@ -7,7 +7,7 @@ nobody's to wait for. `true` does nothing; the rows of `printf` are a program th
 without toolpost and as a shell tool; a Python tool is called in the sandbox that it stays in.
 
 A warm call has a millisecond. For a program most of that is the program's own start, which belongs
-to the machine, so it is held against that: 1 ms where a plain start takes 0.76 ms.
+to the machine, so it is also held against that: 1 ms where a plain start takes 0.76 ms.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ FUNCTION = "`add`, a Python tool in its sandbox by `Executor.execute`"
 PLAIN_MS, WARM_MS = 0.76, 1.0
 FUNCTION_CLAIM = "a call of a Python tool on a warm sandbox: p50 ≤ 1 ms"
 STARTED_CLAIM = "`true` on a warm sandbox, from the order until it runs: p50 ≤ 1 ms"
-WARM_CLAIM = (
-    "`true` on a warm sandbox, from the order to its end heard: p50 ≤ "
+WARM_CLAIM = "`true` on a warm sandbox, from the order to its end heard: p50 ≤ 1 ms"
+RATIO_CLAIM = (
+    "the same, held against this machine: p50 ≤ "
     f"{WARM_MS / PLAIN_MS:.2f} × a plain spawn ({WARM_MS:g} ms where that takes {PLAIN_MS:g})"
 )
 COLD_CLAIM = "a call on a cold sandbox: ≤ 10 ms over a plain spawn"
@@ -58,7 +59,7 @@ def measure(effort: Effort) -> Outcome:
         found, level = asyncio.run(_measured(effort.rounds * CALLS_A_ROUND))
     except SetupError as fault:
         table = Table(title=str(fault), columns=("",), rows=[])
-        claims = (FUNCTION_CLAIM, STARTED_CLAIM, WARM_CLAIM, COLD_CLAIM)
+        claims = (FUNCTION_CLAIM, STARTED_CLAIM, WARM_CLAIM, RATIO_CLAIM, COLD_CLAIM)
         return Outcome(tables=[table], targets=[broken("3", claim) for claim in claims])
     plain = {label: found[PLAIN_SAY if label in (PLAIN_SAY, TOOL) else PLAIN] for label in found}
     rows: list[list[Cell]] = [
@@ -75,12 +76,14 @@ def measure(effort: Effort) -> Outcome:
 def _targets(found: dict[str, Series]) -> list[Target]:
     function = found[FUNCTION].median * 1e3
     started = found[STARTED].median * 1e3
-    warm = found[WARM].median / found[PLAIN].median
+    warm = found[WARM].median * 1e3
+    ratio = found[WARM].median / found[PLAIN].median
     cold = (found[COLD].median - found[PLAIN].median) * 1e3
     return [
         at_most("3", FUNCTION_CLAIM, measured=function, limit=1, unit="ms"),
         at_most("3", STARTED_CLAIM, measured=started, limit=WARM_MS, unit="ms"),
-        at_most("3", WARM_CLAIM, measured=warm, limit=WARM_MS / PLAIN_MS, unit="×"),
+        at_most("3", WARM_CLAIM, measured=warm, limit=WARM_MS, unit="ms"),
+        at_most("3", RATIO_CLAIM, measured=ratio, limit=WARM_MS / PLAIN_MS, unit="×"),
         at_most("3", COLD_CLAIM, measured=cold, limit=10, unit="ms"),
     ]
 

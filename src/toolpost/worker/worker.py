@@ -382,6 +382,3 @@ def trusting(settings: WorkerSettings, folder: Path) -> Callable[[], Mapping[str
         return found
 
     return trusted
-
-
-__all__ = ["Unavailable", "Worker", "trusting"]
