@@ -107,7 +107,8 @@ class Executor:
                 bound.release()
         if not result.metadata.duration_ms:  # a ring has made it
             result.metadata.duration_ms = (monotonic() - started) * 1000
-        if self._last and (result.error is not None or call.warnings or call.about.size):
+        about = call.about
+        if (result.error is not None or about.warnings or about.size) and self._last:
             return await last_words(call, result, self._last)
         return result
 

@@ -574,6 +574,45 @@ async def test_what_somebody_vouches_for_is_not_searched_again(
     assert kept_secret(tidied([(CLEAN, told[0][1], 1.0)], since=1.0)) is False
 
 
+@pytest.mark.anyio
+async def test_calls_at_the_same_time_are_each_recorded_with_what_was_sent(tmp_path: Path) -> None:
+    book, gates = Book(), {str(n): asyncio.Event() for n in range(6)}
+
+    @tool(tier=0, effects="read")
+    async def wait(words: list[str]) -> None:
+        """Wait for the word."""
+        word = words.pop()
+        if word in gates:
+            await gates[word].wait()
+        if word == "fails":
+            raise QueueFull("Too many.")
+
+    def order(word: str) -> dict[str, Any]:
+        return {"words": [word]}
+
+    audit = Audit(surroundings(tmp_path, records=book, journal=book))
+    async with Executor(Registry([wait]), observers=[audit], guards=[Sanitize()]) as executor:
+        for word in ("first", "second"):  # from the second on it is known what such a call is like
+            assert (await executor.execute("wait", order(word))).success
+        running = {}
+        for word in gates:
+            running[word] = asyncio.create_task(executor.execute("wait", order(word)))
+            await asyncio.sleep(0)
+            await executor.execute("wait", order(f"beside {word}"))
+        running["2"].cancel()
+        await asyncio.wait([running.pop("2")])
+        for word in ("5", "0", "3", "1", "4"):
+            gates[word].set()
+            await running[word]
+            await executor.execute("wait", order("fails"))
+    found = [word for sent in kept(await book.calls()) for word in sent["words"]]
+    beside = [f"beside {word}" for word in gates]
+    failed = [*"50314"]
+    assert found == [
+        "first", "second", *beside, "2", *(word for one in failed for word in (one, "fails"))
+    ]  # fmt: skip
+
+
 def kept_secret(found: Sequence[Short]) -> bool:
     return PLANTED[0] in joined(found)
 

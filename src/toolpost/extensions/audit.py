@@ -9,7 +9,7 @@ proves that they are as they were written, ``redact`` takes out what must not be
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence, Sized
 from time import monotonic
 from typing import Any, Final, Self
 
@@ -125,31 +125,48 @@ class Audit:
 
         return either
 
-    def _behind(self, tool: _Tool) -> Watch:
+    def _behind(self, tool: _Tool) -> Watch:  # noqa: C901 - in one piece, for that is fastest
         """Taken down when the call is over: on the way there is time for little."""
         scribe = self._scribe
         append, pending = scribe.pending.append, scribe.pending
-        pack, packed = msgspec.msgpack.Encoder().encode_into, bytearray()
+        pack, page = msgspec.msgpack.Encoder().encode_into, bytearray()
+        on_page: list[bytes] | None = None
         shape: Shape | None = None
         trail: Sequence[str] = ()
         caller: Caller | None = None
         session: str | None = None
 
-        def before(call: Call) -> Sent:
-            """Now: a tool may change what it was given. What nobody vouches for is searched."""
+        def before(call: Call) -> str | list[bytes]:
+            """Now: a tool may change what it was given. What nobody vouches for is searched. The
+            rest stays on the page until its call is over, or until the page is needed by another.
+            """
+            nonlocal on_page
             if shape is None or not shape.clean:
                 return _snapshot(call.arguments)
+            if on_page is not None:
+                on_page.append(bytes(page))
+                on_page = None
             try:
-                pack(call.arguments, packed)  # where there is room: a new one grows bit by bit
+                pack(call.arguments, page)
             except _NOT_JSON:
                 return _snapshot(call.arguments)
-            return bytes(packed)
+            on_page = []
+            return on_page
 
-        def after(call: Call, result: Result | None, sent: Sent) -> Awaitable[None] | None:
-            nonlocal shape, trail, caller, session
+        def after(
+            call: Call, result: Result | None, kept: str | list[bytes]
+        ) -> Awaitable[None] | None:
+            nonlocal shape, trail, caller, session, on_page
+            sent: Sent | bytearray
+            if type(kept) is str:
+                sent = kept
+            elif kept is on_page:
+                sent, on_page = page, None
+            else:
+                sent = kept[0]
             if result is None:
                 took = (monotonic() - call.started) * 1000
-                scribe.put(tool.whole, call, sent, took, _GONE, None, size=len(sent))
+                scribe.put(tool.whole, call, _apart(sent), took, _GONE, None, size=len(sent))
                 return None
             about, alike = result.metadata, shape
             if (
@@ -167,15 +184,16 @@ class Audit:
                 began = call.started
                 row = encode_row((alike.number, call.call_id, began, about.duration_ms, sent))
                 sure = (
-                    alike.clean and type(sent) is bytes and LONG not in sent and POINT not in sent
+                    alike.clean and type(sent) is not str and LONG not in sent and POINT not in sent
                 )
                 append((alike, row, began if sure else 0.0))
             else:
                 took = about.duration_ms
-                scribe.put(tool.whole, call, sent, took, result.error, about, size=len(sent))
+                own = _apart(sent)
+                scribe.put(tool.whole, call, own, took, result.error, about, size=len(own))
             return scribe.press() if len(pending) >= scribe.brim else None
 
-        def unless_broken(call: Call) -> Sent:
+        def unless_broken(call: Call) -> str | list[bytes]:
             if scribe.problem is not None:
                 self._refused(tool, call)
             return before(call)
@@ -233,6 +251,11 @@ class Audit:
         await prune(chain, self._around.journal, before=before, archive=archive)
 
 
+def _apart(sent: Sent | bytearray) -> Sent:
+    """What was sent, as nobody else will write over it."""
+    return bytes(sent) if isinstance(sent, bytearray) else sent
+
+
 def _said(code: Any, message: str, effects: Any, *, after: float | None = None) -> Failure:
     return Failure(code, message, "wait", code == "UNAVAILABLE", effects, after)
 
@@ -273,7 +296,7 @@ class _Tool:
         well = result.error is None and not call.dry_run and call.grant is None
         return once and well and not self.raws
 
-    def shape(self, call: Call, result: Result, sent: Sent) -> Shape | None:
+    def shape(self, call: Call, result: Result, sent: Sized) -> Shape | None:
         """What a call has in common with others like it; ``None``: nothing has. One that failed has
         if the one before it failed in the same words: where many are refused, they are refused so.
         """

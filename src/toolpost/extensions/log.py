@@ -78,13 +78,17 @@ class Log:
 
     def recent(self) -> list[Entry]:
         """The last calls, the newest at the end. Names that callers made up are redacted."""
+        zero = self._time() - monotonic()  # on the way there is no time to ask what time it is
         return [
-            Entry(when, call_id, redact_text(tool), redact_text(caller.id), took, code, session_id)
-            for when, call_id, tool, caller, took, code, session_id in tuple(self._ring)
-        ]
+            Entry(
+                zero + began + took / 1000, call_id, redact_text(tool), redact_text(caller.id),
+                took, code, session_id,
+            )
+            for began, call_id, tool, caller, took, code, session_id in tuple(self._ring)
+        ]  # fmt: skip
 
     def bind(self, spec: ToolSpec, road: Road) -> Watch:
-        keep, now, listened = self._ring.append, self._time, _log.isEnabledFor
+        keep, listened = self._ring.append, _log.isEnabledFor
 
         def ended(call: Call, result: Result | None) -> None:
             code, level = None, INFO
@@ -95,7 +99,7 @@ class Log:
                 if result.error is not None:
                     code = result.error.code
                     level = WARNING if code in _TROUBLE else INFO
-            keep((now(), call.call_id, call.tool, call.caller, took, code, call.session_id))
+            keep((call.started, call.call_id, call.tool, call.caller, took, code, call.session_id))
             if listened(level):
                 self._write(level, call, result, code, took)
 

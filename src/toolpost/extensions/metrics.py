@@ -143,21 +143,22 @@ class _Series:
     """The calls of one tool: one bucket more than bounds, for what took longer than any."""
 
     __slots__ = (
-        "breached", "buckets", "errors", "expected", "late", "running", "seconds", "usual"
+        "breached", "buckets", "errors", "expected", "late", "running", "took", "usual"
     )  # fmt: skip
 
     def __init__(self, expected: Expected) -> None:
         self.expect(expected)
         self.buckets = [0] * (len(BOUNDS) + 1)
-        self.seconds, self.running = 0.0, 0
+        self.took, self.running = 0.0, 0
         self.late = self.breached = 0
         self.errors: dict[str, int] = {}
 
     def expect(self, expected: Expected) -> None:
-        self.expected, self.usual = expected, min(expected.target, BOUNDS[0])
+        self.expected, self.usual = expected, min(expected.target, BOUNDS[0]) * 1000
 
-    def ended(self, seconds: float, result: Result | None) -> None:
-        self.seconds += seconds
+    def ended(self, took: float, result: Result | None) -> None:
+        self.took += took
+        seconds = took / 1000
         self.buckets[bisect_left(BOUNDS, seconds)] += 1
         if seconds > self.expected.target and result is not None:
             taken = _taken(result, seconds)
@@ -172,17 +173,17 @@ def _counting(series: _Series) -> Watch:
     buckets = series.buckets
 
     def ended(call: Call, result: Result | None) -> None:
-        seconds = (
-            monotonic() - call.started if result is None else result.metadata.duration_ms / 1000
-        )
-        if seconds <= series.usual:  # what ``ended`` comes to for a quick call
-            series.seconds += seconds
+        if result is None:
+            series.ended((monotonic() - call.started) * 1000, None)
+            series.failed("CANCELLED")
+            return
+        took = result.metadata.duration_ms
+        if took <= series.usual:  # what ``ended`` comes to for a quick call
+            series.took += took
             buckets[0] += 1
         else:
-            series.ended(seconds, result)
-        if result is None:
-            series.failed("CANCELLED")
-        elif result.error is not None:
+            series.ended(took, result)
+        if result.error is not None:
             series.failed(result.error.code)
 
     return Watch(after=ended, inside=series)
@@ -256,7 +257,7 @@ def _histogram(name: str, series: _Series) -> Iterator[str]:
         total += times
         upper = "+Inf" if bound is None else f"{bound:g}"
         yield _line("call_seconds_bucket", {"tool": name, "le": upper}, total)
-    yield _line("call_seconds_sum", {"tool": name}, series.seconds)
+    yield _line("call_seconds_sum", {"tool": name}, series.took / 1000)
     yield _line("call_seconds_count", {"tool": name}, total)
 
 
