@@ -274,6 +274,26 @@ async def test_a_client_that_does_not_read_is_cut_off_and_its_call_is_cancelled(
         writer.close()
 
 
+async def test_a_client_that_leaves_before_its_request_was_begun_leaves_nothing_behind(
+    served: Running,
+) -> None:
+    before = set(served.server.server_state.connections)
+    _, writer = await asyncio.open_connection(served.host, served.port)
+    state = served.server.server_state
+    async with asyncio.timeout(20):
+        while not (new := set(state.connections) - before):
+            await asyncio.sleep(0)
+        (connection,) = new
+        headers = {"host": f"{served.host}:{served.port}"}
+        connection.data_received(request("GET", "/healthz", None, headers))  # type: ignore[attr-defined]
+        assert state.tasks
+        connection.transport.abort()
+        connection.connection_lost(None)  # type: ignore[attr-defined]  # before the task has its turn
+        while state.tasks:
+            await asyncio.sleep(0)
+    writer.close()
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -110,8 +110,18 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.pipeline and not self.transport.is_closing():
+        """What uvicorn does, but for a timer that each request would start and stop: how long it
+        has been idle is seen by ``look``.
+        """
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self._heading and self._head == 0:
+            self._since = self.loop.time()
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        if self.pipeline:
             self.flow.pause_reading()  # what has come is answered before more is read
 
     def send_400_response(self, msg: str) -> None:
@@ -119,11 +129,16 @@ class Connection(HttpToolsProtocol):
             self.turn_away(self._refusal or Refused(400, "This is not a proper HTTP request."))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self.work = work = self.loop.create_task(cycle.run_asgi(app))
+        self.work = work = self.loop.create_task(self._seen_through(cycle, app))
         cycle.scope[WORK] = work  # type: ignore[typeddict-unknown-key]
         cycle.scope[WHOLE] = self.whole  # type: ignore[typeddict-unknown-key]
-        work.add_done_callback(self.tasks.discard)
         self.tasks.add(work)
+
+    async def _seen_through(self, cycle: RequestResponseCycle, app: Any) -> None:
+        try:
+            await cycle.run_asgi(app)
+        finally:
+            self.tasks.discard(cycle.scope[WORK])  # type: ignore[typeddict-item]
 
     def whole(self, scope: Scope, body: bytes) -> bool:
         """Answer with JSON in one piece; ``False``: it takes ``send``, which can do all else."""
@@ -154,6 +169,7 @@ class Connection(HttpToolsProtocol):
             # they know each other: nothing else would part them
             self.cycle.scope.pop(WHOLE, None)  # type: ignore[typeddict-item]
         if self.work is not None and self.cycle.disconnected:
+            self.work.add_done_callback(self.tasks.discard)  # it may not even have begun
             self.work.cancel()
 
     def pause_writing(self) -> None:
@@ -179,6 +195,8 @@ class Connection(HttpToolsProtocol):
                 self._late("head", answered=False)
             elif cycle is None:
                 self.transport.close()  # nothing ever came
+        if self.is_idle and now - self._since > limits.idle_time:
+            self.transport.close()
 
     def turn_away(self, fault: CallError) -> None:
         """Answer without a request, or in the middle of one, and close."""
