@@ -101,6 +101,8 @@ def invoking(  # noqa: C901 - every call goes through here: in one piece, for th
                         if (verdict := alarm.verdict(exc)) is not None:
                             raise verdict from exc
                         raise
+                    finally:
+                        thrown = verdict = None  # they lead back to here: nobody else parts them
             except CallError as error:
                 raise error.of_a_run() from error.__cause__
             if type(value) is scalar and (scalar is not int or -WIDE < value < WIDE):

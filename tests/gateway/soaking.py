@@ -2,6 +2,8 @@
 some mean harm. ``python -m tests.gateway.soaking SECONDS CONNECTIONS`` tells how it bears that.
 
 The fast ones are in a process of their own, or it would be the time of the others that is measured.
+By hand, the others give way to both where there is no processor for everybody: they stand for what
+comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -249,9 +251,12 @@ class Times(NamedTuple):
 
 @dataclass
 class Told:
-    """How it went for the fast ones, alone and among the others; megabytes before and after."""
+    """How it went for the fast ones: alone, beside the others, who were at another server of the
+    same machine then, and among them. Megabytes before and after.
+    """
 
     alone: Times
+    beside: Times
     among: Times
     before: float
     after: float
@@ -259,11 +264,22 @@ class Told:
     turns: Counter[str]
 
 
-async def soaked(folder: Path, *, warm: float, seconds: float, connections: int) -> Told:
+async def soaked(
+    folder: Path, *, warm: float, seconds: float, connections: int, giving_way: bool = False
+) -> Told:
     """Nothing is lost, nothing is left, and this is what it came to."""
-    async with fast_ones() as fast, program(folder, **SETTINGS) as served:
+    (folder / "other").mkdir()
+    async with (
+        fast_ones() as fast,
+        program(folder, **SETTINGS) as served,
+        program(folder / "other", **SETTINGS) as other,
+    ):
+        if giving_way:
+            os.nice(19)
         soak, few, mix = Soak(served), connections // 10, mixed(connections)
         alone = await fast.run(soak, few, warm)
+        beside, _ = await asyncio.gather(fast.run(soak, few, warm), Soak(other).run(mix, warm))
+        await quiet(other)
         await soak.run(mix, warm)
         await quiet(served)
         before = memory_of(served.child.pid)
@@ -276,7 +292,7 @@ async def soaked(folder: Path, *, warm: float, seconds: float, connections: int)
         assert proved.data["ok"] is True
         assert await served.ended(signal.SIGTERM) == 0
         await on_record(served, soak.answered)
-        return Told(alone, among, before, after, len(soak.answered), soak.turns)
+        return Told(alone, beside, among, before, after, len(soak.answered), soak.turns)
 
 
 @asynccontextmanager
@@ -339,5 +355,7 @@ if __name__ == "__main__" and sys.argv[1] == "fast":
 elif __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         length, count = float(sys.argv[1]), int(sys.argv[2])
-        work = soaked(Path(place), warm=length / 3, seconds=length, connections=count)
+        work = soaked(
+            Path(place), warm=length / 3, seconds=length, connections=count, giving_way=True
+        )
         print(asyncio.run(work))

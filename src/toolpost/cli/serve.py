@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from toolpost.cli.aside import written_aside
-from toolpost.cli.looping import run
+from toolpost.cli.looping import run, settled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find
@@ -111,6 +111,7 @@ async def _beside(embedded: Any, work: Coroutine[Any, Any, T]) -> T:
 async def _alone(config: Config, settings: Any, sockets: Any, told: Callable[[Any], None]) -> None:
     serving = _loaded("toolpost.gateway.serving")
     async with serving.opened(config, settings) as gateway:
+        settled()
         await serving.serve(gateway, sockets, ready=told)
 
 
@@ -134,6 +135,7 @@ def _one_of_several(config: Config, settings: Any, inherit: str, line: int) -> i
     async def served() -> None:
         sockets, end = processes.inherited(inherit), processes.Line(line)
         async with serving.opened(config, settings) as gateway:
+            settled()
             server = serving.server_of(gateway, ready=lambda _: end.tell_ready())
             end.watch(server.stop)
             await server.serve(sockets)

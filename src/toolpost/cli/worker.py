@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from toolpost.cli.looping import run
+from toolpost.cli.looping import run, settled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find
@@ -86,6 +86,7 @@ async def _served(config: Config, settings: WorkerSettings, *, as_json: bool) ->
                 "there is nothing to serve: name a spec file with --tools, or sources in the config"
             )
         async with Worker(runtime, settings, folder=config.base) as worker:
+            settled()
             _told(worker, settings, as_json=as_json)
             for part, problem in runtime.problems.items():
                 err(safe(f"warning: {part}: {problem}"))
