@@ -1356,3 +1356,38 @@ async def test_a_waiting_call_gives_the_collector_three_things_to_look_at() -> N
         bare = await crowd(lambda: wait.function(1))
         ours = await crowd(lambda: executor.execute("wait", {"a": 1}))
     assert (ours - bare) / 100 < 4  # its coroutine, and two generators
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ends", ["cancelled", "late", "well"])
+async def test_what_a_run_held_is_gone_with_it(ends: str) -> None:
+    """Without the garbage collector, for which everybody would have to wait."""
+
+    class Held:
+        pass
+
+    seen: list[weakref.ref[Held]] = []
+
+    @tool(tier=0, effects="read")
+    async def hold() -> None:
+        """Hold something."""
+        held = Held()
+        seen.append(weakref.ref(held))
+        await asyncio.sleep(0.01 if ends == "well" else 30)
+
+    async with Executor(Registry([hold])) as executor:
+        gc.collect()
+        gc.disable()
+        try:
+            limit = 0.01 if ends == "late" else 20
+            task = asyncio.create_task(executor.execute("hold", timeout=limit))
+            while not seen:
+                await asyncio.sleep(0)
+            if ends == "cancelled":
+                task.cancel()
+            await asyncio.wait([task])
+            del task
+            await asyncio.sleep(0)
+            assert seen[0]() is None
+        finally:
+            gc.enable()
