@@ -25,7 +25,7 @@ from benchmarks.contender import one_line
 from benchmarks.network.gateway import MODULE, TOOLPOST
 from benchmarks.network.processes import START_SECONDS, started
 from benchmarks.report import Cell, Outcome, Table, at_most, broken, times
-from benchmarks.rounds import Effort, Series, turn
+from benchmarks.rounds import Effort, Series, settle, turn
 
 NAME = "bus"
 TITLE = "A call over NATS"
@@ -108,6 +108,7 @@ async def _timed(
     together = {label: Series() for label in calls}
     for call in calls.values():
         await _rate(call, 1, 0.2)
+    settle()
     for number in range(effort.rounds * 2):
         for label in turn(tuple(calls), number):
             alone[label].rounds.append(1 / await _rate(calls[label], 1, effort.slice_seconds * 4))

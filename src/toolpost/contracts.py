@@ -249,10 +249,6 @@ class Keeps(Protocol):
     async def keeps(self, call: Call, result: Result) -> Result: ...
 
 
-LAST: tuple[type, type] = (Tells, Keeps)
-"""What has its say when every ring has had its own."""
-
-
 class Handle(Protocol):
     """One tool, ready to run: returns plain JSON data or ``Output``, or raises."""
 

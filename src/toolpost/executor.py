@@ -20,7 +20,7 @@ from typing import Any, Self
 from toolpost import chain
 from toolpost.bound import Bound, closed
 from toolpost.call import NOTHING, OWNER, Call, Caller, Progress, new_call_id
-from toolpost.contracts import LAST, Backend, Closes, Extension, Health, Ring, Sees, Services
+from toolpost.contracts import Backend, Closes, Extension, Health, Ring, Sees, Services
 from toolpost.environ import remembered, secret
 from toolpost.errors import CallError, InvalidArguments, Unavailable
 from toolpost.given import Misgiven, as_arguments, as_asked, as_deadline, as_name
@@ -29,7 +29,7 @@ from toolpost.plugins import Backends
 from toolpost.registry import Registry, as_registry, no_such_tool
 from toolpost.result import Metadata, Result
 from toolpost.spec import ToolSpec
-from toolpost.steps import last_words, refusing
+from toolpost.steps import having_the_last_word, last_words, refusing
 
 _UNKNOWN = ToolSpec(name="unknown", description="A name that no tool has.", kind="unknown", tier=0)
 
@@ -55,7 +55,7 @@ class Executor:
         self.backends = Backends(backends or {}, services)
         self.strays: set[asyncio.Task[Any]] = set()
         self._judges = [e for e in (*self.observers, *self.guards) if isinstance(e, Sees)]
-        self._last = [e for e in (*self.observers, *self.guards) if isinstance(e, LAST)]
+        self._last = having_the_last_word((*self.observers, *self.guards))
         self._bound: dict[str, Bound] = {}
         self._leaving: set[Bound] = set()
         self._unknown, walk = Bound(_UNKNOWN), refusing(self._not_found)

@@ -292,17 +292,37 @@ def watched(ring: Ring, inner: Walk, name: str) -> Walk:
     return step
 
 
-async def last_words(call: Call, result: Result, last: Iterable[Extension]) -> Result:
+class _Last(NamedTuple):
+    """Who has a say when every ring has had its own, and of what."""
+
+    name: str
+    tells: Callable[[Result], Result] | None
+    keeps: Callable[[Call, Result], Awaitable[Result]] | None
+
+
+def having_the_last_word(extensions: Iterable[Extension]) -> Sequence[_Last]:
+    found = [
+        _Last(
+            one.name,
+            one.tells if isinstance(one, Tells) else None,
+            one.keeps if isinstance(one, Keeps) else None,
+        )
+        for one in extensions
+    ]
+    return [one for one in found if one.tells or one.keeps]
+
+
+async def last_words(call: Call, result: Result, last: Iterable[_Last]) -> Result:
     """Of what is large something is kept, when it is as the caller may have it."""
-    for one in last:
+    for name, tells, keeps in last:
         try:
-            if isinstance(one, Tells):
-                result = one.tells(result)
-            if call.about.size and isinstance(one, Keeps):
-                result = await one.keeps(call, result)
+            if tells is not None:
+                result = tells(result)
+            if keeps is not None and call.about.size:
+                result = await keeps(call, result)
         except Exception as exc:  # noqa: BLE001 - the border: what may not be said is not said
             call.about.warnings = ()
-            return failed(call, exc, getattr(one, "name", "road"))
+            return failed(call, exc, name)
     return result
 
 

@@ -223,6 +223,7 @@ async def test_nobody_there_is_said_at_once(nats: Embedded, prefix: str, tmp_pat
         await until(tools.list)
         for subscription in one._serving.values():
             await subscription.unsubscribe()
+        await (await one.bus.client()).flush()  # the server has heard of it
         result = await tools.execute("add", {"a": 1, "b": 2})
         assert result.error is not None
         assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "none")

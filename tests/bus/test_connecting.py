@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ async def test_whoever_is_known_is_let_in_and_nobody_else(
         stranger = bus(tmp_path, servers=[running.url], **wrong)
         with pytest.raises(Unavailable):
             await stranger.client()
-        assert "uthorization" in str(stranger.problem)
+        # who still writes when the server has closed may not hear why
+        assert re.search("uthorization|reset", str(stranger.problem))
         assert "t0ken" not in str(stranger.problem)
         await stranger.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -116,5 +117,6 @@ async def test_whoever_has_no_key_is_not_let_in(tmp_path: Path) -> None:
         stranger = Bus(BusOptions(servers=(server.url,)), name="x", role="client")
         with pytest.raises(Exception, match="is down"):
             await stranger.client()
-        assert "uthorization" in (stranger.problem or "")
+        # who still writes when the server has closed may not hear why
+        assert re.search("uthorization|reset", stranger.problem or "")
         await stranger.close()

@@ -11,7 +11,7 @@ import pytest
 from toolpost import Caller
 from toolpost.bus import ticket
 from toolpost.bus.meeting import Half
-from toolpost.bus.ticket import Inspector, Issuer, new_nonce
+from toolpost.bus.ticket import Inspector, Issuer, Ticket, new_nonce
 from toolpost.errors import CallError, Unauthorized, Unavailable
 from toolpost.seal import new_seal
 
@@ -105,17 +105,65 @@ def met(issuer: Issuer, eyes: Inspector, worker: str = "w1") -> bytes:
     return one
 
 
+def inside(issuer: Issuer, keys: dict[str, bytes], **more: Any) -> bytes:
+    given = {**CALL, "nonce": new_nonce(), "met": keys, **more}
+    return issuer.inside(given.pop("body"), ME, **given)
+
+
+def read(eyes: Inspector, body: bytes, **more: Any) -> Ticket:
+    return eyes.read(None, **{**CALL, "body": body, **more})  # type: ignore[arg-type]
+
+
 def test_those_who_have_met_do_without_signatures() -> None:
     issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
     other = Inspector(dict, worker="w2")
     keys = {"w1": met(issuer, eyes), "w2": met(issuer, other, "w2")}
-    text = issuer.write(ME, **CALL, nonce=new_nonce(), met=keys)
-    assert eyes.read(text, **CALL).caller == ME
-    assert other.read(text, **CALL).caller == ME  # whichever takes it
+    body = inside(issuer, keys)
+    assert json.loads(body)["a"] == 1  # what it was, and a ticket
+    assert read(eyes, body).caller == ME
+    assert read(other, body).caller == ME  # whichever takes it
     with pytest.raises(Unauthorized, match="used before"):
-        eyes.read(text, **CALL)
-    with pytest.raises(Unauthorized, match="another call"):
-        other.read(issuer.write(ME, **CALL, nonce="n", met=keys), **{**CALL, "body": b"x"})
+        read(eyes, body)
+    with pytest.raises(Unavailable, match="has changed"):
+        read(other, inside(issuer, keys), spec="sha256:2")
+    for more in ({"tool": "sub"}, {"reply": "_INBOX.2"}):
+        with pytest.raises(Unauthorized, match="for another call"):
+            read(other, inside(issuer, keys), **more)
+
+
+def test_attack_a_request_whose_ticket_is_in_it_cannot_be_altered() -> None:
+    issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
+    keys = {"w1": met(issuer, eyes)}
+    body = inside(issuer, keys, body=b'{"a": 1, "b": {"ticket": {"met":"x"}}}')
+    place = body.rindex(b"w1:") + 3
+    for altered in (
+        body.replace(b'"a": 1', b'"a": 2'),
+        body.replace(b'"id":"me"', b'"id":"he"'),
+        body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :],
+        b"{" + body[1:-1] + b',"c":1}',
+        b'{"a":2,"x":' + body + b"}",
+        body[:-1],
+        b"",
+        b"{}",
+        b'{"met":"',
+        b',"met":""}}',
+        b'{"a": 1}',
+    ):
+        assert altered != body
+        with pytest.raises((Unauthorized, Unavailable)):
+            read(eyes, altered)
+    assert read(eyes, body).jti
+
+
+@pytest.mark.parametrize("passed", [25.0, -25.0])
+def test_attack_a_ticket_inside_of_another_time_is_stale(
+    monkeypatch: pytest.MonkeyPatch, passed: float
+) -> None:
+    issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
+    body, now = inside(issuer, {"w1": met(issuer, eyes)}), ticket.time()
+    monkeypatch.setattr(ticket, "time", lambda: now + passed)
+    with pytest.raises(Unauthorized, match="stale"):
+        read(eyes, body)
 
 
 def test_attack_a_worker_can_forge_no_ticket_for_another() -> None:
@@ -123,23 +171,20 @@ def test_attack_a_worker_can_forge_no_ticket_for_another() -> None:
     thief = Inspector(dict, worker="w2")
     key = met(issuer, thief, "w2")
     met(issuer, eyes)
-    forged = issuer.write(ME, **CALL, nonce=new_nonce(), met={"w1": key, "w2": key})
-    assert thief.read(forged, **CALL)
+    forged = inside(issuer, {"w1": key, "w2": key})
+    assert read(thief, forged)
     with pytest.raises(Unauthorized, match="not as it was written"):
-        eyes.read(forged, **CALL)
-    parts = forged.split(".")
-    for text in ("met", "met.", "met...", f"met.{parts[1]}", f"met.{parts[1]}.{parts[2]}.w1:",
-                 f"met.{parts[1]}.{parts[2]}.w1:é", ".".join(parts[:3])):  # fmt: skip
-        with pytest.raises((Unauthorized, Unavailable)):
-            eyes.read(text, **CALL)
+        read(eyes, forged)
 
 
 def test_whoever_has_not_met_the_gateway_asks_for_a_signature() -> None:
     issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
-    text = issuer.write(ME, **CALL, nonce=new_nonce(), met={"w1": b"k" * 32})
     with pytest.raises(Unavailable, match="has not met") as refused:
-        eyes.read(text, **CALL)
+        read(eyes, inside(issuer, {"w1": b"k" * 32}))
     assert refused.value.effects == "none"
+    met(issuer, eyes)
+    with pytest.raises(Unavailable, match="has not met"):
+        read(eyes, inside(issuer, {"w2": b"k" * 32}))
 
 
 def test_attack_half_of_a_key_that_is_none_makes_no_key() -> None:

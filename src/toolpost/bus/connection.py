@@ -32,6 +32,8 @@ _WITHIN: Final = 4.0
 """Seconds that the first connection may take."""
 _AGAIN: Final = 1.0
 """Seconds after a failure in which it is not tried again."""
+_LOOK: Final = 0.2
+"""Seconds between two looks at who has been waiting for too long."""
 _MOST_WAITING: Final = 65_536
 """Messages for one subscription that nobody has looked at yet."""
 Heard = Callable[["Msg"], Awaitable[None]]
@@ -81,6 +83,12 @@ class Bus:
             retry_after=_AGAIN,
             effects="none",
         )
+
+    @property
+    def connected(self) -> Client | None:
+        """The client, if it can be had without waiting for it."""
+        client = self._client
+        return client if client is not None and client.is_connected else None
 
     @property
     def ready(self) -> tuple[Client, Replies] | None:
@@ -205,12 +213,13 @@ class Bus:
 class Waiting:
     """What has been heard of one call, in order."""
 
-    __slots__ = ("_future", "_heard", "subject")
+    __slots__ = ("_ends", "_future", "_heard", "_replies", "subject")
 
-    def __init__(self, subject: str) -> None:
-        self.subject = subject
+    def __init__(self, subject: str, replies: Replies) -> None:
+        self.subject, self._replies = subject, replies
         self._heard: deque[Msg] = deque()
         self._future: asyncio.Future[None] | None = None
+        self._ends = 0.0
 
     def put(self, message: Msg) -> None:
         self._heard.append(message)
@@ -221,14 +230,18 @@ class Waiting:
         """The next message; ``None`` if there was silence for so long."""
         if not self._heard:
             loop = asyncio.get_running_loop()
-            future = self._future = loop.create_future()
-            timer = loop.call_later(seconds, _silence, future)
+            self._future, self._ends = loop.create_future(), loop.time() + seconds
+            self._replies.look_around(loop)
             try:
-                await future
+                await self._future
             finally:
-                timer.cancel()
                 self._future = None
         return self._heard.popleft() if self._heard else None
+
+    def look(self, now: float) -> None:
+        """Whoever has waited for long enough is told that there was silence."""
+        if self._future is not None and now >= self._ends and not self._future.done():
+            self._future.set_result(None)
 
 
 class Replies:
@@ -238,11 +251,26 @@ class Replies:
         self.inbox = inbox
         self._number = count(1)
         self._waiting: dict[str, Waiting] = {}
+        self._looking: asyncio.TimerHandle | None = None
 
     def expect(self) -> Waiting:
         subject = f"{self.inbox}.{next(self._number)}"
-        waiting = self._waiting[subject] = Waiting(subject)
+        waiting = self._waiting[subject] = Waiting(subject, self)
         return waiting
+
+    def look_around(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Every now and then as long as somebody waits: a timer for each would cost each of them
+        more than the rest of waiting.
+        """
+        if self._looking is None:
+            self._looking = loop.call_later(_LOOK, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looking, now = None, loop.time()
+        for one in tuple(self._waiting.values()):
+            one.look(now)
+        if self._waiting:
+            self.look_around(loop)
 
     def forget(self, waiting: Waiting) -> None:
         self._waiting.pop(waiting.subject, None)
@@ -251,11 +279,6 @@ class Replies:
         waiting = self._waiting.get(message.subject)
         if waiting is not None:  # else it comes too late
             waiting.put(message)
-
-
-def _silence(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _without_password(address: str) -> str:

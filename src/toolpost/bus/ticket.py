@@ -34,9 +34,15 @@ GRANT_LIFE: Final = 86_400.0
 SKEW: Final = 5.0
 """Seconds that two hosts' clocks may differ by."""
 _ANOTHER: Final = "its ticket is for another call"
+_NOT_SO: Final = "its ticket is not as it was written, or for another call"
+_UNREADABLE: Final = "its ticket cannot be read"
 NOT_MET: Final = "This worker has not met the gateway yet. Try again."
 NOBODY: Final[Mapping[str, bytes]] = MappingProxyType({})
-_MET: Final = "met"
+_INSIDE: Final = b',"ticket":'
+_MET: Final = b',"met":"'
+_END: Final = b'"}}'
+MOST_INSIDE: Final = 65_536
+"""Bytes of a body; for a larger one a signature is made sooner than a digest for each worker."""
 MET: Final = b"met"
 """What a worker answers to a gateway that it shares a key with now."""
 CHANGED: Final = "The tool has changed since this call was allowed. Try again."
@@ -60,8 +66,25 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jti: str
 
 
+class _Claims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a ticket between two who have met, what the worker cannot see for itself."""
+
+    caller: Caller
+    spec: str
+    iat: float
+    exp: float
+    jti: str
+
+
+class _Holding(msgspec.Struct, frozen=True):
+    """A body with a ticket in it; the rest is for others to read."""
+
+    ticket: _Claims
+
+
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Ticket).decode
+_decode_holding: Final = msgspec.json.Decoder(_Holding).decode
 
 
 def new_nonce() -> str:
@@ -94,9 +117,8 @@ class Issuer:
 
     def write(
         self, caller: Caller, *, tool: str, spec: str, body: bytes, reply: str, nonce: str,
-        life: float = LIFE, met: Mapping[str, bytes] = NOBODY,
+        life: float = LIFE,
     ) -> str:  # fmt: skip
-        """``met``: for these workers, by the keys that are shared with them, and no signature."""
         now = time()
         ticket = Ticket(
             caller=caller,
@@ -108,12 +130,21 @@ class Issuer:
             exp=now + life,
             jti=nonce,
         )
-        claims = _text(_encode(ticket))
-        if met:
-            digests = ",".join(f"{who}:{digest_of(key, claims)}" for who, key in met.items())
-            return f"{_MET}.{claims}.{self.gateway}.{digests}"
-        signed = self._head + claims
+        signed = self._head + _text(_encode(ticket))
         return f"{signed}.{self._sign(signed.encode()).rstrip('=')}"
+
+    def inside(
+        self, body: bytes, caller: Caller, *, tool: str, spec: str, reply: str, nonce: str,
+        met: Mapping[str, bytes],
+    ) -> bytes:  # fmt: skip
+        """The body, a JSON object, with a ticket as its last member: for these workers, by the keys
+        that are shared with them, and without a signature.
+        """
+        now = time()
+        claims = _encode(_Claims(caller, spec, now, now + LIFE, nonce))
+        body = b"%b%b%b" % (body[:-1], _INSIDE, claims[:-1])
+        digests = [f"{who}:{digest_of(key, tool, reply, body)}" for who, key in met.items()]
+        return b"%b%b%b%b" % (body, _MET, f"{self.gateway}.{','.join(digests)}".encode(), _END)
 
 
 class Inspector:
@@ -124,14 +155,23 @@ class Inspector:
     def __init__(self, trusted: Callable[[], Mapping[str, Verifier]], *, worker: str = "") -> None:
         self.met: dict[str, bytes] = {}
         """The keys that are shared with gateways, by their names."""
-        self._worker = worker
+        self._mine = f"{worker}:"
         self._trusted, self._asked = trusted, 0.0
         self._heads: dict[str, Verifier] = {}
         self._seen: dict[str, float] = {}
 
     def read(self, text: str | None, *, tool: str, spec: str, body: bytes, reply: str) -> Ticket:
-        """The ticket, if it is for this very call; else ``Unauthorized``."""
-        ticket = self._fitting(self.look(text, tool=tool, reply=reply), spec, body)
+        """The ticket, if it is for this very call; else ``Unauthorized``. Where there is no text it
+        is in the body.
+        """
+        if text is None:
+            ticket = self._inside(body, tool=tool, reply=reply)
+        else:
+            ticket = self.look(text, tool=tool, reply=reply)
+            if ticket.body != body_digest(body):
+                raise _refused(_ANOTHER)
+        if ticket.spec != spec:
+            raise _changed()
         self._once(ticket)
         return ticket
 
@@ -139,22 +179,19 @@ class Inspector:
         """The ticket of a job, if it is for this place in the queue. It may be read again, for a
         job is delivered again: that it runs once is seen to by its claim.
         """
-        return self._fitting(self.look(text, GRANT_LIFE, tool=tool, reply=subject), spec, body)
-
-    def look(self, text: str | None, life: float = LIFE, *, tool: str, reply: str) -> Ticket:
-        """What can be said of a ticket before the body is there. It may be looked at again."""
-        ticket, now = self._believed(text), time()
-        if ticket.exp <= now - SKEW or ticket.iat > now + SKEW or ticket.exp > ticket.iat + life:
-            raise _refused("its ticket is stale; do the clocks of both hosts agree?")
-        if ticket.tool != tool or ticket.reply != reply:
-            raise _refused(_ANOTHER)
-        return ticket
-
-    def _fitting(self, ticket: Ticket, spec: str, body: bytes) -> Ticket:
+        ticket = self.look(text, GRANT_LIFE, tool=tool, reply=subject)
         if ticket.body != body_digest(body):
             raise _refused(_ANOTHER)
         if ticket.spec != spec:
-            raise Unavailable(CHANGED, retryable=True, retry_after=1.0, effects="none")
+            raise _changed()
+        return ticket
+
+    def look(self, text: str | None, life: float = LIFE, *, tool: str, reply: str) -> Ticket:
+        """What can be said of a signed one before the body is there. It may be looked at again."""
+        ticket = self._believed(text)
+        _in_time(ticket, life)
+        if ticket.tool != tool or ticket.reply != reply:
+            raise _refused(_ANOTHER)
         return ticket
 
     def _believed(self, text: str | None) -> Ticket:
@@ -162,26 +199,36 @@ class Inspector:
             raise _refused("it has no ticket")
         head, _, rest = text.partition(".")
         said, _, signature = rest.partition(".")
-        if head == _MET:
-            self._compare(said, signature)
-            return _read(said)
         verifier = self._heads.get(head) or self._looked_up(head)
         if verifier is None:
             raise _refused("its ticket was signed by nobody who is trusted here")
         whole = len(text) <= _LONGEST and len(signature) == _SIGNATURE
         if not whole or not verifier.check(f"{head}.{said}".encode(), f"{signature}=="):
-            raise _refused("its ticket is not as it was signed")
+            raise _refused(_NOT_SO)
         return _read(said)
 
-    def _compare(self, said: str, digests: str) -> None:
-        gateway, _, rest = digests.partition(".")
-        key = self.met.get(gateway)
-        mine = f"{self._worker}:"
-        given = next((one[len(mine) :] for one in rest.split(",") if one.startswith(mine)), None)
-        if key is None or given is None:
+    def _inside(self, body: bytes, *, tool: str, reply: str) -> Ticket:
+        """Keys of the arguments may be called so, too; but then they are not the last."""
+        place = body.rfind(_MET)
+        said = body[place + len(_MET) : -len(_END)]
+        if place < 0 or not body.endswith(_END) or len(said) > _LONGEST or not said.isascii():
+            raise _refused("it has no ticket")
+        gateway, _, digests = said.decode().partition(".")
+        key, mine = self.met.get(gateway), digests.find(self._mine)
+        if key is None or mine < 0:
             raise Unavailable(NOT_MET, retryable=True, retry_after=1.0, effects="none")
-        if not given.isascii() or not hmac.compare_digest(digest_of(key, said), given):
-            raise _refused("its ticket is not as it was written")
+        given = digests[mine + len(self._mine) :].partition(",")[0]
+        if not hmac.compare_digest(digest_of(key, tool, reply, body[:place]), given):
+            raise _refused(_NOT_SO)
+        try:
+            told = _decode_holding(body).ticket
+        except (ValueError, msgspec.MsgspecError):
+            raise _refused(_UNREADABLE) from None
+        _in_time(told, LIFE)
+        return Ticket(
+            caller=told.caller, tool=tool, spec=told.spec, body="", reply=reply,
+            iat=told.iat, exp=told.exp, jti=told.jti,
+        )  # fmt: skip
 
     def _looked_up(self, head: str) -> Verifier | None:
         if (now := monotonic()) - self._asked > _ASK_AGAIN:
@@ -204,11 +251,21 @@ class Inspector:
         self._seen[ticket.jti] = ticket.exp + SKEW
 
 
+def _in_time(ticket: Ticket | _Claims, life: float) -> None:
+    now = time()
+    if ticket.exp <= now - SKEW or ticket.iat > now + SKEW or ticket.exp > ticket.iat + life:
+        raise _refused("its ticket is stale; do the clocks of both hosts agree?")
+
+
+def _changed() -> Unavailable:
+    return Unavailable(CHANGED, retryable=True, retry_after=1.0, effects="none")
+
+
 def _read(said: str) -> Ticket:
     try:
         return _decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
     except (ValueError, msgspec.MsgspecError):
-        raise _refused("its ticket cannot be read") from None
+        raise _refused(_UNREADABLE) from None
 
 
 def _refused(why: str) -> Unauthorized:

@@ -181,6 +181,7 @@ def said(kind: str, payload: Any, *, source: str, number: str, answers: str | No
 
 
 _second: tuple[int, str] = (0, "")
+_MILLISECONDS: Final = [f".{number:03d}Z" for number in range(1000)]
 
 
 def _now() -> str:
@@ -190,4 +191,4 @@ def _now() -> str:
     whole = int(now)
     if whole != _second[0]:
         _second = whole, strftime("%Y-%m-%dT%H:%M:%S", gmtime(whole))
-    return f"{_second[1]}.{int((now - whole) * 1000):03d}Z"
+    return _second[1] + _MILLISECONDS[int((now - whole) * 1000)]

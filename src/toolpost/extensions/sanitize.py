@@ -19,6 +19,7 @@ It refuses to know what a tool does with a text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Literal, Self
 from weakref import WeakSet
 
@@ -26,13 +27,13 @@ import msgspec
 
 from toolpost import known, redact
 from toolpost.call import Call, Progress
-from toolpost.contracts import Check, Ring, Road, Sure, Surroundings, Walk
+from toolpost.contracts import Around, Behind, Check, Ring, Road, Sure, Surroundings, Walk
 from toolpost.errors import ConfigError, Denied, InvalidArguments
 from toolpost.options import Options, options_from
 from toolpost.redact import Finding, Pattern, Rules, names_a_secret, replaced, stripped
 from toolpost.redact.glance import suspicious
 from toolpost.redact.texts import reader, textless
-from toolpost.result import Failure, Part, Resource, Result, Text
+from toolpost.result import NOWHERE, Failure, Part, Resource, Result, Text
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec, is_external
 from toolpost.wording import nearest, short
@@ -52,6 +53,8 @@ _OFTEN: Final = 1000
 _TRIES: Final = 3
 _MOST_OFTEN: Final = 32
 _MOST_KNOWN: Final = 100
+_SMALL: Final = 1_000_000
+"""A number below this is no phone's, no card's and nobody's."""
 
 _replace: Callable[..., Any] = msgspec.structs.replace
 
@@ -86,6 +89,8 @@ class Sanitize:
         self._rules, self._only_secrets = Rules(patterns), Rules(patterns, personal=False)
         self._outputs, self._whole = outputs, whole
         self._often: WeakSet[_Often] = WeakSet()
+        self._fine: tuple[str, int] = ("", 0)
+        """What was last said beside an output and gave nothing away, by all that was known then."""
         if patterns:
             redact.add(patterns)  # what is secret here is secret in every log
         kinds = self._rules.kinds
@@ -122,14 +127,17 @@ class Sanitize:
         external = is_external(spec)
         outward = external or self._outputs == "all"
         if textless(spec.input_schema):
-            return self._out(external) if outward else None
+            return Around(partial(self._out, external)) if outward else None
         inward = self._in(spec)
         if not outward:
             return inward
-        out = self._out(external)
 
         async def both(call: Call, call_next: Walk) -> Result:
-            return await inward(call, lambda clean: out(clean, call_next))
+            async def out(clean: Call) -> Result:
+                result = await call_next(self._listening(clean))
+                return self._searched(clean, result, external=external)
+
+            return await inward(call, out)
 
         return both
 
@@ -150,10 +158,13 @@ class Sanitize:
         tool has made it from what it was just working with, or a check from what was sent.
         """
         about, rules = result.metadata, self._only_secrets
-        said = "\n".join((*about.warnings, *about.trail))
-        if "~1" in said or not rules.clean(said):
-            clean = rules.redact_text
-            about.warnings, about.trail = [*map(clean, about.warnings)], [*map(clean, about.trail)]
+        said = "\n".join((*about.warnings, *about.trail)), len(known.values)
+        if said != self._fine:
+            if "~1" in said[0] or not rules.clean(said[0]):
+                about.warnings = [*map(rules.redact_text, about.warnings)]
+                about.trail = [*map(rules.redact_text, about.trail)]
+            else:
+                self._fine = said
         error = result.error
         return result if error is None else _told(result, error, self._only_secrets)
 
@@ -204,25 +215,54 @@ class Sanitize:
 
         return look
 
-    def _out(self, external: bool) -> Ring:
-        async def ring(call: Call, call_next: Walk) -> Result:
-            if call.on_progress is not None:
-                call = _replace(call, on_progress=self._heard(call.on_progress))
-            result = await call_next(call)
-            search = _Search(self._rules, self._rules, self._actions, clean=stripped)
-            output = search.data(result.output, _ANYWHERE, ())
-            parts = tuple(search.part(part) for part in result.parts)
-            error = result.error and search.failure(result.error)
-            search.judge(call, "output")
-            if external and result.error is None:
-                call.warn(UNTRUSTED)
-            same = output is result.output and parts == result.parts and error is result.error
-            if same:
-                return result
-            cleaned: Result = _replace(result, output=output, parts=parts, error=error)
-            return cleaned
+    def _out(
+        self,
+        external: bool,
+        inner: Walk,
+        failed: Callable[[Call, Exception], Result],
+        _: Behind | None = None,
+    ) -> Walk:
+        """Where only what comes back is looked at."""
+        way = NOWHERE
 
-        return ring
+        async def step(call: Call) -> Result:
+            nonlocal way
+            if call.about.trail is way[0]:
+                call.about.trail = way[1]
+            else:
+                way = call.about.passed(Sanitize.name)
+            result = await inner(self._listening(call))
+            try:
+                return self._searched(call, result, external=external)
+            except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
+                return failed(call, exc)
+
+        return step
+
+    def _searched(self, call: Call, result: Result, *, external: bool) -> Result:
+        if result.error is None and not result.parts and _textless(result.output):
+            if external:
+                _warned(call)
+            return result
+        search = _Search(self._rules, self._rules, self._actions, clean=stripped)
+        output = search.data(result.output, _ANYWHERE, ())
+        parts = tuple(search.part(part) for part in result.parts)
+        error = result.error and search.failure(result.error)
+        search.judge(call, "output")
+        if external and result.error is None:
+            _warned(call)
+        same = output is result.output and parts == result.parts and error is result.error
+        if same:
+            return result
+        cleaned: Result = _replace(result, output=output, parts=parts, error=error)
+        return cleaned
+
+    def _listening(self, call: Call) -> Call:
+        """The call as who runs it has it: what it reports is looked at, too."""
+        if call.on_progress is None:
+            return call
+        looked_at: Call = _replace(call, on_progress=self._heard(call.on_progress))
+        return looked_at
 
     def _heard(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
         """What a running tool tells goes the same way as what it gives; a blocked piece is lost."""
@@ -235,6 +275,20 @@ class Sanitize:
                 listener(Progress(said.done, said.total, message, partial))
 
         return heard
+
+
+def _warned(call: Call) -> None:
+    if call.about.warnings:
+        call.warn(UNTRUSTED)
+    else:
+        call.about.warnings = [UNTRUSTED]
+
+
+def _textless(output: Any) -> bool:
+    """Whether it is seen at a glance that there is nothing to be found in it."""
+    if type(output) is int:
+        return -_SMALL < output < _SMALL
+    return output is None or type(output) in (bool, float)
 
 
 def _told(result: Result, error: Failure, rules: Rules) -> Result:

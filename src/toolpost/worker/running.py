@@ -68,21 +68,21 @@ class Runs:
     def __len__(self) -> int:
         return len(self._runs)
 
-    async def watch(self, run: Run, work: Coroutine[Any, Any, T]) -> T:
-        """Run it; what it reports is on the bus before this returns."""
+    def begin(self, run: Run) -> None:
+        """The task that this is called in runs it from now on."""
         self._runs.add(run)
         run.task = asyncio.current_task()
         if self._beating is None or self._beating.done():
             self._beating = asyncio.create_task(self._beat())
-        try:
-            return await work
-        finally:
-            self._runs.discard(run)
-            if run.telling is not None:
-                run.heard = False
-                run.news.set()
-                with suppress(Exception):  # it is only how far it was
-                    await asyncio.wait_for(run.telling, _LAST)
+
+    async def over(self, run: Run) -> None:
+        """It has ended; what it reported is on the bus when this returns."""
+        self._runs.discard(run)
+        if run.telling is not None:
+            run.heard = False
+            run.news.set()
+            with suppress(Exception):  # it is only how far it was
+                await asyncio.wait_for(run.telling, _LAST)
 
     def hear(self, run: Run) -> None:
         """From now on, what it reports is told."""
@@ -110,8 +110,10 @@ class Runs:
             await asyncio.wait([self._beating])
 
     async def _beat(self) -> None:
-        while self._runs:
+        while True:  # first a pause: most calls have ended by then
             await asyncio.sleep(BEAT)
+            if not self._runs:
+                return
             for run in tuple(self._runs):
                 await self._send(run, ALIVE, None)
 

@@ -210,7 +210,11 @@ class Taking:
         run.nonce, run.call_id = taken.key, request.call_id
         self._runs.hear(run)
         try:
-            result = await self._runs.watch(run, self._execute(taken.tool, request, caller, run))
+            self._runs.begin(run)
+            try:
+                result = await self._execute(taken.tool, request, caller, run)
+            finally:
+                await self._runs.over(run)
         except asyncio.CancelledError:
             if not run.cancelled and effects != "once":
                 await _to_the_end(_quietly(taken.message.nak()))

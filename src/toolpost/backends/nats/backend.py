@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -126,8 +126,8 @@ class NatsHandle:
     def about(self) -> Mapping[str, Any]:
         return {"subject": self._backend.bus.subjects.request(self._binding.tool)}
 
-    async def run(self, call: Call) -> Any:
-        return await self._backend.call(self._binding, call, self._seconds)
+    def run(self, call: Call) -> Coroutine[Any, Any, Any]:
+        return self._backend.call(self._binding, call, self._seconds)
 
     async def health(self) -> Health:
         problem = self._backend.bus.problem

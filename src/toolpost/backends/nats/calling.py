@@ -16,7 +16,7 @@ import msgspec
 
 from toolpost.bus.connection import Bus, Replies, Waiting
 from toolpost.bus.large import Large
-from toolpost.bus.ticket import CHANGED, NOBODY, NOT_MET, Issuer, new_nonce
+from toolpost.bus.ticket import CHANGED, MOST_INSIDE, NOBODY, NOT_MET, Issuer, new_nonce
 from toolpost.bus.wire import ALIVE, PROGRESS, REQUEST, RESPONSE, TICKET, Envelope, Request, said
 from toolpost.call import Call, Progress
 from toolpost.errors import CallError, QueueFull, Unavailable
@@ -24,6 +24,7 @@ from toolpost.result import Output, Result
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
 SILENCE: Final = 1.6
 """Seconds. Workers speak every half second."""
@@ -33,7 +34,7 @@ _ELSEWHERE: Final = (CHANGED, NOT_MET)
 _NO_RESPONDERS: Final = "503"
 _envelope: Final = msgspec.json.Decoder(Envelope[msgspec.Raw])
 _progress: Final = msgspec.json.Decoder(Progress)
-_result_decoder: Final = msgspec.json.Decoder(Result)
+_answer: Final = msgspec.json.Decoder(Envelope[Result]).decode
 
 
 class Calling:
@@ -70,39 +71,47 @@ class Calling:
             body = said(
                 REQUEST, request_of(call, tool, seconds), source=self._bus.name, number=call.call_id
             )
-            ticket = self._issuer.write(
-                call.caller, tool=tool, spec=digest, body=body, reply=waiting.subject, nonce=nonce,
-                met=met,
-            )  # fmt: skip
-            await self._send(client, tool, waiting, body, ticket)
-            return await self._heard(client, call, waiting)
+            headers = None
+            if met and len(body) <= MOST_INSIDE:
+                body = self._issuer.inside(
+                    body, call.caller, tool=tool, spec=digest, reply=waiting.subject, nonce=nonce,
+                    met=met,
+                )  # fmt: skip
+            else:
+                ticket = self._issuer.write(
+                    call.caller, tool=tool, spec=digest, body=body, reply=waiting.subject,
+                    nonce=nonce,
+                )  # fmt: skip
+                body, headers = await self.large.packed(client, body)
+                headers[TICKET] = ticket
+            try:
+                await client.publish(
+                    self._bus.subjects.request(tool), body, reply=waiting.subject, headers=headers
+                )
+            except Exception as fault:  # it was not sent
+                raise self._bus.away() from fault
+            message = await waiting.next(SILENCE)
+            if message is not None and not message.headers:  # nearly always that is all
+                answer = _answer_in(message.data)
+                if answer is not None:
+                    return outcome(answer, call)
+            return await self._heard(client, call, waiting, message)
         except BaseException:
             self._forget(client, replies, waiting, nonce)
             raise
         finally:
             replies.forget(waiting)
 
-    async def _send(
-        self, client: Client, tool: str, waiting: Waiting, body: bytes, ticket: str
-    ) -> None:
-        headers = {TICKET: ticket}
-        if not self.large.fits(client, body):
-            body, more = await self.large.packed(client, body)
-            headers |= more
-        subject = self._bus.subjects.request(tool)
-        try:
-            await client.publish(subject, body, reply=waiting.subject, headers=headers)
-        except Exception as fault:  # it was not sent
-            raise self._bus.away() from fault
-
-    async def _heard(self, client: Client, call: Call, waiting: Waiting) -> Any:
+    async def _heard(
+        self, client: Client, call: Call, waiting: Waiting, message: Msg | None
+    ) -> Any:
         while True:
-            message = await waiting.next(SILENCE)
             if message is None:
                 if self._bus.problem is None:
                     raise Unavailable(
                         "The worker that ran this tool is gone.", retryable=True, effects="unknown"
                     )
+                message = await waiting.next(SILENCE)
                 continue  # nobody can be heard: until the limit, or until the bus is back
             if not message.data and (message.headers or {}).get("Status") == _NO_RESPONDERS:
                 raise Unavailable(
@@ -113,9 +122,10 @@ class Calling:
             body = (
                 message.data if not message.headers else await self.large.unpacked(client, message)
             )
+            answer = _answer_in(body)
+            if answer is not None:
+                return outcome(answer, call)
             told = _opened(body)
-            if told.type == RESPONSE:
-                return outcome(_result(told.payload), call)
             if told.type == PROGRESS:
                 with suppress(msgspec.MsgspecError):
                     report = _progress.decode(told.payload)
@@ -123,11 +133,21 @@ class Calling:
                         call.on_progress(report)
             elif told.type != ALIVE:
                 raise _unreadable()
+            message = await waiting.next(SILENCE)
 
     def _forget(self, client: Client, replies: Replies, waiting: Waiting, nonce: str) -> None:
         """Whoever still works at it may stop. Said without waiting: we may be cancelled."""
         if client.is_connected:
             self._bus.send_soon(self._bus.subjects.cancel(nonce))
+
+
+def _answer_in(body: bytes) -> Result | None:
+    """The result, if the message is one and can be read as such in one go."""
+    try:
+        told = _answer(body)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return told.payload if told.type == RESPONSE else None
 
 
 def _opened(body: bytes) -> Envelope[msgspec.Raw]:
@@ -152,19 +172,13 @@ def request_of(call: Call, tool: str, left: float) -> Request:
     )
 
 
-def _result(payload: msgspec.Raw) -> Result:
-    try:
-        return _result_decoder.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        raise _unreadable() from None
-
-
 def outcome(result: Result, call: Call) -> Any:
     """The output of a result that came over the bus; its error is raised."""
     for warning in result.metadata.warnings:
         call.warn(warning)
     try:
-        result.raise_for_error()
+        if result.error is not None:
+            result.raise_for_error()
     except CallError as told:  # what the worker says of its effects is not a guess
         raise type(told)(
             told.message, retryable=told.retryable, retry_after=told.retry_after,
