@@ -887,3 +887,34 @@ async def test_what_a_check_before_puts_in_the_place_of_arguments_nobody_was_sur
     async with Executor(tally.registry, guards=guards) as executor:
         assert (await executor.execute("add", {"a": 1, "b": 1})).output == 3
     assert looked == [{"a": 2, "b": 1}]
+
+
+async def test_observers_hear_how_long_a_call_took_with_all_that_stands_around_it(
+    tally: Tally,
+) -> None:
+    """A step may take its time once the tool has run, and puts its name on the trail unseen."""
+    heard: list[float] = []
+
+    class Slow:
+        name = "slow"
+
+        def bind(self, spec: ToolSpec, road: Road) -> Ring:
+            def around(inner: Walk, failed: Any, _: Any) -> Walk:
+                async def step(call: Call) -> Result:
+                    call.about.passed("slow")
+                    result = await inner(call)
+                    await asyncio.sleep(0.05)
+                    return result
+
+                return step
+
+            return Around(around)
+
+    def after(call: Call, result: Result | None) -> None:
+        assert result is not None
+        heard.append(result.metadata.duration_ms)
+
+    slow: Any = Slow()
+    async with Executor(tally.registry, observers=[Watch(after)], guards=[slow]) as executor:
+        result = await executor.execute("add", {"a": 1})
+    assert heard == [result.metadata.duration_ms] and heard[0] >= 45

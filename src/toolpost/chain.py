@@ -63,8 +63,10 @@ def as_extension(extension: Extension | Ring) -> Extension:
 
 def guarded(
     spec: ToolSpec, invoke: Callable[..., Walk], guards: Iterable[Extension], road: Road
-) -> tuple[Walk, tuple[str, ...]]:
-    """Admit, then the guards that apply to this tool, then invoke; and the guards' names."""
+) -> tuple[Walk, tuple[str, ...], bool]:
+    """Admit, then the guards that apply to this tool, then invoke; the guards' names; and whether
+    none of them takes time once the tool has run.
+    """
     schema = Schema(spec.input_schema, coerce=spec.coerce)
     bound = [(g, ring) for g in guards if (ring := g.bind(spec, road)) is not None]
     rings = [(guard.name, ring) for guard, ring in bound]
@@ -87,17 +89,20 @@ def guarded(
                 walk = steps.guarded(schema, ring, walk, name=name)
         if hear or (shape is Around and (outermost or runs[place][0] is not Check)):
             walk = steps.checked(schema, (), walk, hearing=hear)
-    return walk, tuple(name for name, _ in rings)
+    brief = all(isinstance(ring, Check) or getattr(ring, "brief", False) for _, ring in rings)
+    return walk, tuple(name for name, _ in rings), brief
 
 
 def observed(
-    spec: ToolSpec, walk: Walk, observers: Iterable[Extension], road: Road
+    spec: ToolSpec, walk: Walk, observers: Iterable[Extension], road: Road, *, brief: bool = False
 ) -> tuple[Walk, tuple[str, ...]]:
-    """The observers that apply to this tool around the rest; and their names."""
+    """The observers that apply to this tool around the rest; and their names. ``brief``: what comes
+    from the rest says already how long it took.
+    """
     rings = [(o.name, ring) for o in observers if (ring := o.bind(spec, road)) is not None]
     for shape, some in _runs(rings, Watch):
         if shape is Watch:
-            walk = steps.told(some, walk)
+            walk = steps.told(some, walk, brief=brief)
         for name, ring in () if shape is Watch else reversed(some):
             walk = steps.watched(ring, walk, name)
     return walk, tuple(name for name, _ in rings)

@@ -116,11 +116,13 @@ class Around(msgspec.Struct, frozen=True):
     """A guard's ring that is a step of the road itself, at half the price: ``around(inner, failed,
     behind)`` makes it. Such a step puts its name into the trail, leaves the arguments alone, and
     raises nothing but a cancellation: ``failed(call, exc)`` makes the result of a refusal.
-    ``gate``: it does nothing but to wait for this, and to leave it.
+    ``gate``: it does nothing but to wait for this, and to leave it. ``brief``: once the tool has
+    run it takes no time that anybody could notice.
     """
 
     around: Callable[[Walk, Callable[[Call, Exception], Result], Behind | None], Walk]
     gate: Gate | None = None
+    brief: bool = False
 
     async def __call__(self, call: Call, call_next: Walk) -> Result:
         return await self.around(call_next, _raised, None)(call)

@@ -175,8 +175,8 @@ class Executor:
                 raise Unavailable("The executor is closed.", retryable=False, remedy="stop")
             bound.handle = self.backends[spec.kind].bind(*entry)
             invoke = partial(invoking, spec, bound.handle, self.strays)
-            walk, guards = chain.guarded(spec, invoke, self.guards, self)
-            bound.walk, observers = chain.observed(spec, walk, self.observers, self)
+            walk, guards, brief = chain.guarded(spec, invoke, self.guards, self)
+            bound.walk, observers = chain.observed(spec, walk, self.observers, self, brief=brief)
         except Exception as exc:  # noqa: BLE001 - fail closed: without its chain it does not run
             bound.refuse(exc)
             bound.walk = chain.refused(spec, exc, self.observers, self)

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from toolpost.call import OWNER, Caller
 from toolpost.clock import SystemClock
@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # rings are loaded by their names
     from toolpost.extensions.policy import Policy
 
 _log = logging.getLogger("toolpost")
+_TAKEN: Final = "another source has a tool of this name, which stays"
 _LOWERED = "isolation may be one level lower than a tool's tier asks for ([sandbox] lower = true)"
 
 
@@ -259,11 +260,14 @@ class Runtime:
     @property
     def left_out(self) -> Mapping[str, Mapping[str, str]]:
         """Source → the tools that it offers and that are not taken, and why."""
-        told = {one.label: getattr(one.source, "left_out", None) for one in self._sources}
+        told = {
+            one.label: {**(getattr(one.source, "left_out", None) or {}), **one.outdone}
+            for one in self._sources
+        }
         return {
             label: {key if isinstance(key, str) else "/".join(key): why for key, why in out.items()}
             for label, out in told.items()
-            if out and isinstance(out, Mapping)
+            if out
         }
 
     @property
@@ -355,7 +359,11 @@ class Runtime:
             other.names -= names  # those that the lock gives to this one
         for name in sorted(withheld.keys() - loaded.withheld.keys()):
             _log.warning("%s: %s", loaded.label, withheld[name].reason)
+        outdone = {name: _TAKEN for name in beaten if self.pins.owner(name) is None}
+        for name in sorted(outdone.keys() - loaded.outdone.keys()):
+            _log.warning("%s: the tool %s is left out: %s", loaded.label, name, _TAKEN)
         loaded.names, loaded.offered, loaded.withheld = names, offered, withheld
+        loaded.outdone = outdone
 
     def _beaten(self, loaded: _Loaded, fresh: set[str]) -> set[str]:
         """The names that another source holds and keeps. Without a lock nobody can say whose a
@@ -367,6 +375,9 @@ class Runtime:
                 owner = next((other for other in self._sources if name in other.names), None)
                 rightful = self.pins.owner(name)
                 twins = owner is not None and owner.pinned_as == loaded.pinned_as
+                if rightful is None and getattr(loaded.source, "gives_way", False):
+                    beaten.add(name)
+                    continue
                 if owner is None or rightful is None or twins:
                     raise NameTaken(
                         f"{loaded.label} and {owner.label if owner else 'your code'} both have a "
@@ -442,6 +453,8 @@ class _Loaded:
         self.names: set[str] = set()
         self.offered: Sequence[Entry] = ()
         self.withheld: Mapping[str, Difference] = {}
+        self.outdone: Mapping[str, str] = {}
+        """What it offers and does not have, because its names were taken: where it gives way."""
 
     def named(self, entry: Entry) -> Entry:
         return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry

@@ -185,15 +185,17 @@ def guarded(schema: Schema, ring: Ring, inner: Walk, *, name: str) -> Walk:
     return step
 
 
-def told(watches: Sequence[tuple[str, Watch]], inner: Walk) -> Walk:
+def told(watches: Sequence[tuple[str, Watch]], inner: Walk, *, brief: bool = False) -> Walk:
     """Observers that are only told, side by side: they can neither change nor repeat a call. They
-    find in the result how long it took.
+    find in the result how long it took. ``brief``: the run was the last that took any time, and
+    has said how much.
     """
     # nearly all chains have one that is asked and one that counts: a step has room for these
     for place in range(1, len(watches)):
         if _crowded(watches[: place + 1]):
-            return _telling(watches[:place], told(watches[place:], inner), more=True)
-    return _telling(watches, inner, more=False)
+            behind = told(watches[place:], inner, brief=brief)
+            return _telling(watches[:place], behind, brief=brief, more=True)
+    return _telling(watches, inner, brief=brief, more=False)
 
 
 def _crowded(watches: Sequence[tuple[str, Watch]]) -> bool:
@@ -202,7 +204,7 @@ def _crowded(watches: Sequence[tuple[str, Watch]]) -> bool:
 
 
 def _telling(  # noqa: C901 - every call goes through here: in one piece, for that is fastest
-    watches: Sequence[tuple[str, Watch]], inner: Any, *, more: bool
+    watches: Sequence[tuple[str, Watch]], inner: Any, *, brief: bool, more: bool
 ) -> Walk:
     """``more``: behind are others like these, who hear of a call that is refused here."""
     names = tuple(name for name, _ in watches)
@@ -229,8 +231,8 @@ def _telling(  # noqa: C901 - every call goes through here: in one piece, for th
                     _log.error(_FAILED, asked, call.call_id, exc_info=exc)
             if result is None:
                 result = await inner(call)
-                if result.metadata is not about or type(about.trail) is not tuple:
-                    # else the run was the last that took any time, and has said how much
+                # a look may have put a ring around the rest: then there is more on the trail
+                if not brief or result.metadata is not about or type(about.trail) is not tuple:
                     result.metadata.duration_ms = (monotonic() - call.started) * 1000
             elif more:
                 await inner(call, result)

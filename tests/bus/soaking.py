@@ -34,8 +34,11 @@ from toolpost.backends.nats.backend import NatsBackend
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import program
 from toolpost.config import Config
+from toolpost.contracts import Journal
 from toolpost.errors import CallError
 from toolpost.jobs import Job, Jobs
+from toolpost.ledger.opening import lines_of
+from toolpost.ledger.reading import calls
 from toolpost.worker import Worker, settings_of
 from toolpost.worker.settings import serving
 
@@ -88,6 +91,7 @@ async def gateway(url: str, dsn: str, number: int, life: int) -> None:
         if number == 0:
             before = load.warm or held(backend.bus)
             told = await asyncio.wait_for(judged(jobs), LAST)
+            told["open"] = await left_open(tools.store)
             after, waiting = held(backend.bus), backend.carrying.waiting
             told["gateway"] = {"before": before, "after": after, "waiting": waiting}
             Path("told.part").write_text(json.dumps(told))
@@ -174,6 +178,16 @@ async def judged(jobs: Jobs) -> dict[str, Any]:
         "wrong": wrong + [f"done twice: {to}" for to in twice],
         "settled_in": round(settled, 1),
     }
+
+
+async def left_open(journal: Journal) -> int:
+    """Calls that have not ended, by the audit; some have, and are about to be written down."""
+    for _ in range(20):
+        found = [one async for one in calls(lines_of(journal)) if one.ended is None]
+        if not found:
+            break
+        await asyncio.sleep(0.5)
+    return len(found)
 
 
 def faults(job: Job, name: str, to: str, done: int) -> list[str]:

@@ -86,6 +86,9 @@ async def test_without_a_bus_the_rest_of_the_house_stands(tmp_path: Path) -> Non
     async with gateway(server, "none", tmp_path, sources=[{"kind": "nats"}]) as tools:
         assert not tools.list()
         assert "127.0.0.1" in str(tools.problems)
+        unknown = (await tools.execute("add", {"a": 1, "b": 2})).error
+        assert unknown is not None
+        assert unknown.code == "NOT_FOUND", "it has never heard of it"
         async with server, worker(server, "none", tmp_path, [add]):
             await until(lambda: [s.name for s in tools.list()] == ["add"])
             assert (await tools.execute("add", {"a": 1, "b": 2})).output == 3

@@ -12,10 +12,11 @@ import pytest
 
 from tests.bus.house import bus, gateway, until, worker, worker_process
 from toolpost import Call, Caller, Image, Output, ToolFailed, tool
+from toolpost.backends.nats.backend import NatsBackend
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.ticket import Issuer
 from toolpost.bus.wire import MEET, OBJECT, REQUEST, TICKET, Met, Request, said
-from toolpost.seal import new_seal
+from toolpost.seal import new_seal, open_seal
 
 pytestmark = pytest.mark.anyio
 ran: list[Any] = []
@@ -182,6 +183,9 @@ async def test_tools_come_with_the_first_worker_and_go_with_the_last(
             await until(lambda: [s.name for s in tools.list()] == ["add"])
             assert (await tools.execute("add", {"a": 1, "b": 2})).output == 3
         await until(lambda: not tools.list())
+        gone = (await tools.execute("add", {"a": 1, "b": 2})).error
+        assert gone is not None
+        assert (gone.code, gone.effects) == ("NOT_FOUND", "none")
 
 
 async def test_a_gateway_meets_its_workers_and_signs_for_those_it_has_not_met(
@@ -212,6 +216,31 @@ async def test_attack_a_stranger_meets_nobody(nats: Embedded, prefix: str, tmp_p
         for headers in ({TICKET: ticket}, None):
             await client.publish(subject, body, reply=waiting.subject, headers=headers)
         await client.request(stranger.subjects.specs(one.id), b"{}", timeout=5)  # both were heard
+        assert not one._inspector.met
+
+
+async def test_attack_a_gateway_whose_key_was_taken_away_is_believed_no_more(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    """Neither its signature, nor the key that it shares with the worker since they have met."""
+    keys, trusted = tmp_path / ".toolpost" / "keys", tmp_path / "trusted"
+    trusted.mkdir()
+    seal = open_seal(keys, "bus")
+    public = trusted / f"{seal.key}.pub"
+    public.write_bytes((keys / public.name).read_bytes())
+    async with (
+        worker(nats, prefix, tmp_path, [add], trust=["trusted"]) as one,
+        gateway(nats, prefix, tmp_path) as tools,
+    ):
+        backend = tools.executor.backends["nats"]
+        assert isinstance(backend, NatsBackend)
+        await until(lambda: backend.directory.met("add"))  # no signature is sent any more
+        assert (await tools.execute("add", {"a": 1, "b": 2})).output == 3
+        public.unlink()
+        async with asyncio.timeout(5):
+            while (result := await tools.execute("add", {"a": 1, "b": 2})).error is None:
+                await asyncio.sleep(0.02)
+        assert result.error.code == "UNAUTHORIZED"
         assert not one._inspector.met
 
 
@@ -263,6 +292,7 @@ def _counted(made: Any, served: dict[str, int]) -> Any:
 async def test_attack_a_request_without_its_ticket_runs_nothing(
     nats: Embedded, prefix: str, tmp_path: Path
 ) -> None:
+    """Attack 29, past the gateway."""
     ran.clear()
     async with worker(nats, prefix, tmp_path, [send]), bus(nats, prefix) as stranger:
         client = await stranger.client()
@@ -283,6 +313,7 @@ async def test_attack_a_request_without_its_ticket_runs_nothing(
 async def test_attack_a_recorded_request_is_refused_by_every_worker(
     nats: Embedded, prefix: str, tmp_path: Path
 ) -> None:
+    """Attack 29, with another's ticket."""
     ran.clear()
     free = tool(tier=1, name="send")(send.function)
     heard: list[Any] = []

@@ -82,6 +82,7 @@ async def test_a_call_over_the_bus_walks_the_whole_road(
 async def test_attack_nobody_is_anonymous_on_the_bus(
     nats: Embedded, prefix: str, tmp_path: Path
 ) -> None:
+    """Attack 29."""
     async with door(nats, prefix, tmp_path) as (_, key, client):
         for wrong in (None, "", "x", key + "x", "tp_nobody"):
             told = await asked(client, {"tool": "who"}, wrong)

@@ -81,6 +81,7 @@ async def ended(at: Program, job: str) -> dict[str, Any]:
 async def test_attack_limits_keys_approvals_audit_and_jobs_hold_across_gateways(
     nats: Embedded, prefix: str, tmp_path: Path, server: Server
 ) -> None:
+    """Attacks 2, 29 and 36, of two gateways that share workers and a store."""
     async with two_gateways(nats, prefix, tmp_path, server.database()) as (one, two):
         boss = await two.key("boss", user="boss", roles=["boss"])
         for at in (one, two):
@@ -103,7 +104,11 @@ async def test_attack_limits_keys_approvals_audit_and_jobs_hold_across_gateways(
         async with asyncio.timeout(30):
             while not (waiting := (await two.get("/v1/approvals", boss)).data["approvals"]):
                 await asyncio.sleep(0.05)
-        answer = await two.post(f"/v1/approvals/{waiting[0]['handle']}:approve", {}, boss)
+        place = f"/v1/approvals/{waiting[0]['handle']}:approve"
+        eve = await two.key("eve", user="eve")
+        for at, who in ((one, one.headers), (two, eve)):
+            assert (await at.post(place, {}, who)).status in (403, 404), "it is not theirs to say"
+        answer = await two.post(place, {}, boss)
         assert answer.status == 200, answer.data
         assert (await ended(two, job))["state"] == "succeeded"
 
@@ -112,6 +117,7 @@ async def test_attack_limits_keys_approvals_audit_and_jobs_hold_across_gateways(
         async with asyncio.timeout(30):
             while "cid" not in done(tmp_path):
                 await asyncio.sleep(0.02)
+        assert (await two.get(f"/v1/jobs/{begun}", eve)).status == 404
         await one.ended(signal.SIGKILL)
         found = await ended(two, begun)
         assert (found["state"], found["result"]["output"]) == ("succeeded", "paid cid")
@@ -121,3 +127,5 @@ async def test_attack_limits_keys_approvals_audit_and_jobs_hold_across_gateways(
         audited = await two.audited()
         assert len({call.asked.writer for call in audited}) >= 2
         assert [call.asked.tool for call in audited].count("ping") == 64
+        (looked,) = [str(call) for call in audited if begun in str(call) and "eve" in str(call)]
+        assert "agent" in looked, "who asked, and whose it is"

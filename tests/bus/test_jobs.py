@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.js import JetStreamContext
 
 from tests.bus.house import bus, gateway, until, worker, worker_process
 from toolpost import Call, Caller, Limits, Progress, Runtime, ToolFailed, tool
@@ -22,6 +23,7 @@ from toolpost.bus.wire import TICKET
 from toolpost.digest import digest
 from toolpost.jobs import Job, Jobs
 from toolpost.ledger.reading import last_calls
+from toolpost.worker import taking as taking_module
 from toolpost.worker.taking import Taking
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -161,6 +163,7 @@ async def until_queued(nats: Embedded, prefix: str, count: int) -> None:
 async def test_attack_a_worker_is_killed_what_reads_runs_elsewhere_and_the_rest_is_unknown(
     nats: Embedded, prefix: str, tmp_path: Path
 ) -> None:
+    """Attack 1, of jobs."""
     async with house(nats, prefix, tmp_path) as (tools, jobs):
         async with worker_process(nats, prefix, tmp_path) as child:
             await until(lambda: len(tools.list()) == 3)
@@ -206,6 +209,7 @@ def _takes(jobs: Jobs, name: str) -> bool:
 async def test_attack_nats_is_killed_while_jobs_wait_and_run_and_none_is_lost_or_done_twice(
     prefix: str, tmp_path: Path
 ) -> None:
+    """Attack 3, of jobs."""
     async with (
         Embedded(tmp_path / "nats") as nats,
         worker(nats, prefix, tmp_path, [pay, hold, slow]),
@@ -346,6 +350,179 @@ async def test_a_worker_that_stops_ends_its_jobs_or_leaves_them_to_another(
         async with worker(nats, prefix, tmp_path, [hold, slow]):
             assert (await ended(jobs, holding)).state == "succeeded"
         assert sorted(ran) == ["bob", "x", "x"]
+
+
+async def test_a_tool_that_is_dropped_is_taken_no_more_and_what_runs_of_it_ends(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropped, back, and dropped again; and each time the loop does not hear that it is to end."""
+    fetch, lost = JetStreamContext.PullSubscription.fetch, iter(range(4))
+
+    async def deaf(self: Any, batch: int, timeout: float) -> Any:
+        try:
+            return await fetch(self, batch, timeout)
+        except asyncio.CancelledError:  # a wait_for of Python 3.11 may lose it
+            if next(lost, None) is None:
+                raise
+            raise TimeoutError from None
+
+    monkeypatch.setattr(JetStreamContext.PullSubscription, "fetch", deaf)
+    async with (
+        worker(nats, prefix, tmp_path, [pay, hold]) as one,
+        house(nats, prefix, tmp_path) as (_, jobs),
+    ):
+        registry = one._runtime.registry
+        running = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+        await until(lambda: ran == ["x"])
+        for _ in range(2):
+            registry.remove("hold", "pay")
+            await until(lambda: not _pulling(), 5)
+            registry.add(hold, pay)
+            await until(lambda: len(_pulling()) == 2, 5)
+        go.set()
+        assert (await ended(jobs, running)).state == "succeeded"
+        await until(lambda: _takes(jobs, "pay"))
+        paid = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert (paid.state, ran) == ("succeeded", ["x", "bob"])
+    assert not _pulling()
+
+
+def _pulling() -> list[Any]:
+    """The loops that ask for jobs, in all of this process."""
+    names = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks())
+    return [name for name in names if name == Taking._pull.__qualname__]
+
+
+async def test_what_changes_while_its_job_is_claimed_does_not_run_and_the_job_comes_again(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand, put_back = Parcels.stand, Parcels.put_back
+    claims = list[str]()
+
+    async with worker(nats, prefix, tmp_path, [pay]) as one, house(nats, prefix, tmp_path) as made:
+
+        async def changing(self: Parcels, key: str, how: Standing, version: int = 0) -> Any:
+            claimed = await stand(self, key, how, version)
+            claims.append(f"{how.state} {version}")
+            if len(claims) == 1:
+                one._runtime.registry.replace(other)
+            return claimed
+
+        async def back(self: Parcels, key: str, version: int) -> bool:
+            one._runtime.registry.replace(pay)
+            return await put_back(self, key, version)
+
+        monkeypatch.setattr(Parcels, "stand", changing)
+        monkeypatch.setattr(Parcels, "put_back", back)
+        monkeypatch.setattr(taking_module, "_AGAIN", 0.05)
+        jobs = made[1]
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert (job.state, ran) == ("succeeded", ["bob"])
+        assert claims[:2] == ["begun 0", "begun 0"], "the first claim is gone, nobody has died"
+        assert claims[2].startswith("ended ")
+        assert len(claims) == 3
+
+
+@tool(name="pay", tier=1, timeout=30)
+async def other(to: str) -> str:
+    """Pay somebody else."""
+    ran.append(f"not {to}")
+    return "paid"
+
+
+async def test_a_claim_that_tells_of_a_death_is_not_taken_back_whatever_changes(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand, claims = Parcels.stand, list[tuple[str, int]]()
+    go.set()
+    async with house(nats, prefix, tmp_path) as (_, jobs), bus(nats, prefix) as stranger:
+        async with worker(nats, prefix, tmp_path, [hold]) as one:
+            await until(lambda: _takes(jobs, "hold"))
+            await one._jobs.leave()
+            job = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+            await until_queued(nats, prefix, 1)
+            dead = await stand(
+                Parcels(stranger), f"{job.id}-1-1", Standing(state="begun", by="a-dead-worker")
+            )
+
+        async def changing(self: Parcels, key: str, how: Standing, version: int = 0) -> Any:
+            claimed = await stand(self, key, how, version)
+            claims.append((how.state, how.deaths))
+            if how.state == "begun":
+                two._runtime.registry.remove("hold")
+                two._runtime.registry.add(hold)
+            return claimed
+
+        monkeypatch.setattr(Parcels, "stand", changing)
+        monkeypatch.setattr(taking_module, "_AGAIN", 0.05)
+        async with worker(nats, prefix, tmp_path, [hold]) as two:
+            job = await ended(jobs, job)
+    assert dead is not None
+    assert (job.state, ran) == ("succeeded", ["x"])
+    assert claims == [("begun", 1), ("ended", 0)], "it is ours still when it comes again"
+
+
+async def test_a_job_that_is_stopped_while_it_is_claimed_is_not_begun(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand = Parcels.stand
+    async with (
+        worker(nats, prefix, tmp_path, [pay]) as one,
+        house(nats, prefix, tmp_path) as (_, jobs),
+    ):
+
+        async def stopping(self: Parcels, key: str, how: Standing, version: int = 0) -> Any:
+            if how.state == "begun":
+                one._runs.cancel(key)
+            return await stand(self, key, how, version)
+
+        monkeypatch.setattr(Parcels, "stand", stopping)
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert (code(job)[0], ran) == ("CANCELLED", [])
+
+
+async def test_what_was_put_back_can_be_claimed_by_anybody_and_by_one_only(
+    nats: Embedded, prefix: str
+) -> None:
+    async with bus(nats, prefix) as stranger:
+        parcels, begun = Parcels(stranger), Standing(state="begun", by="one")
+        version = await parcels.stand("k", begun)
+        assert version is not None
+        assert not await parcels.put_back("k", version + 1)
+        assert await parcels.put_back("k", version)
+        assert not await parcels.put_back("k", version), "once"
+        assert await parcels.standing("k") is None
+        tries = [parcels.stand("k", Standing(state="begun", by=who)) for who in ("two", "three")]
+        assert [one is None for one in sorted(await asyncio.gather(*tries), key=str)] == [
+            False, True,
+        ]  # fmt: skip
+
+
+async def test_a_job_that_is_stopped_just_when_it_is_put_back_is_never_run(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    async with (
+        worker(nats, prefix, tmp_path, [pay]) as one,
+        house(nats, prefix, tmp_path) as (_, jobs),
+        bus(nats, prefix) as stranger,
+    ):
+        await until(lambda: _takes(jobs, "pay"))
+        await one._jobs.leave()
+        job = await jobs.submit("pay", {"to": "bob"}, caller=ANN)
+        await until_queued(nats, prefix, 1)
+        parcels, key = Parcels(stranger), f"{job.id}-1-1"
+        version = await parcels.stand(key, Standing(state="begun", by="one"))
+        assert version is not None
+
+        async def put_back(message: Any) -> None:
+            await parcels.put_back(key, version)
+
+        await stranger.listen(stranger.subjects.cancel(key), put_back)
+        await (await stranger.client()).flush()
+        assert (await jobs.cancel(job.id, caller=ANN)).state == "cancelled"
+        there = await parcels.standing(key)
+        assert there is not None
+        assert there[0].state == "void"
 
 
 def _done(folder: Path) -> list[str]:

@@ -17,6 +17,7 @@ from tests.bus.house import ROOT, gateway, until, worker
 from toolpost import tool
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
+from toolpost.bus.permissions import permissions
 from toolpost.bus.settings import BusOptions
 from toolpost.call import OWNER
 from toolpost.jobs import Jobs
@@ -120,3 +121,9 @@ async def test_whoever_has_no_key_is_not_let_in(tmp_path: Path) -> None:
         # who still writes when the server has closed may not hear why
         assert re.search("uthorization|reset", stranger.problem or "")
         await stranger.close()
+
+
+def test_attack_a_client_of_the_door_has_no_part_in_what_is_kept_on_the_bus() -> None:
+    may = permissions("toolpost", "client")
+    assert may.publish == ("toolpost.call",)
+    assert may.subscribe == ("_INBOX.toolpost.client.>",)

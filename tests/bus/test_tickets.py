@@ -111,7 +111,8 @@ def inside(issuer: Issuer, keys: dict[str, bytes], **more: Any) -> bytes:
 
 
 def read(eyes: Inspector, body: bytes, **more: Any) -> Ticket:
-    return eyes.read(None, **{**CALL, "body": body, **more})  # type: ignore[arg-type]
+    given = {name: one for name, one in CALL.items() if name != "body"}
+    return eyes.read_inside(body, **{**given, **more})[0]  # type: ignore[arg-type]
 
 
 def test_those_who_have_met_do_without_signatures() -> None:
@@ -185,6 +186,21 @@ def test_whoever_has_not_met_the_gateway_asks_for_a_signature() -> None:
     met(issuer, eyes)
     with pytest.raises(Unavailable, match="has not met"):
         read(eyes, inside(issuer, {"w2": b"k" * 32}))
+
+
+def test_attack_of_a_ticket_in_a_body_nothing_is_read_that_it_does_not_vouch_for() -> None:
+    """Of two members of a name the last counts, and behind the digests anybody can write."""
+    issuer, eyes = Issuer(SEAL), Inspector(dict, worker="w1")
+    keys = {"w1": met(issuer, eyes)}
+    body = inside(issuer, keys, body=b'{"payload":{"a":1}}', nonce="first")
+    more = b',","caller":{"id":"root","owner":true},"jti":"fresh","z":"x"}'
+    more += b',"payload":{"a":2},"q":{"a":"'
+    given = {"tool": "add", "spec": "sha256:1", "reply": "_INBOX.1"}
+    ticket, sure = eyes.read_inside(body[:-3] + more + b'"}}', **given)
+    assert (ticket.caller, ticket.jti) == (ME, "first")
+    assert json.loads(sure)["payload"] == {"a": 1}
+    with pytest.raises(Unauthorized, match="used before"):
+        eyes.read_inside(body, **given)
 
 
 def test_attack_half_of_a_key_that_is_none_makes_no_key() -> None:

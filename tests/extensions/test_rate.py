@@ -186,6 +186,7 @@ async def test_callers_are_remembered_up_to_a_bound_and_those_who_wait_before_ot
 async def test_64_clients_of_two_gateways_never_get_more_than_the_shared_limit(
     tmp_path: Path,
 ) -> None:
+    """Attack 36."""
     clock, stores = Clock(1.7e9), [SqliteStore(tmp_path / "store.db") for _ in range(2)]
     options = RateOptions(tools={"*": "20/h"}, callers={"*": "15/h"}, shared=True)
     executors = []
@@ -254,6 +255,7 @@ def gateways(place: str, *works: dict[str, Any]) -> list[list[float]]:
 def test_64_clients_of_each_of_two_processes_never_get_more_than_the_rate_in_any_second(
     place: str,
 ) -> None:
+    """Attack 36, by processes that run at once."""
     work = {"rate": {"tools": {"*": "40/s"}, "shared": True, "tries": 0}, "seconds": 2.5}
     one, two = gateways(place, work, work)
     moments = sorted(one + two)

@@ -58,6 +58,12 @@ class Embedded:
         return f"nats://{self._host}:{self._port}"
 
     async def start(self) -> None:
+        if not self._around and _is_taken(self._host, self._port):
+            raise SetupError(
+                f"port {self._port} of {self._host} is taken, by another NATS server perhaps: "
+                f"--nats nats://{self._host}:{self._port} joins that, --nats embedded:PORT starts "
+                "one elsewhere"
+            )
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         words = [
             *self._around, program(), "-a", self._host, "-p", str(self._port),
@@ -105,6 +111,16 @@ class Embedded:
         assert self._child.stderr is not None
         last = self._child.stderr.tail.decode(errors="replace").strip().splitlines()[-1:]
         return f": {last[0][-300:]}" if last else ""
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
 
 
 def _free() -> int:

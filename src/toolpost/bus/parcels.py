@@ -38,13 +38,14 @@ _REMEMBERED: Final = 2 * GRANT_LIFE
 """Seconds that it is known how a parcel stands: longer than its message can be in the queue."""
 _BURIED: Final = 30 * 86_400.0
 _DUPLICATES: Final = 120.0
-_IDLE: Final = 30 * 86_400.0
+_IDLE: Final = 2 * 86_400.0
 _WITHIN: Final = 5.0
 _THERE_ALREADY: Final = 10077
 """What JetStream says of a second message on a subject that may have one."""
 _OTHERWISE: Final = 10058
 """What it says of a stream that is there with other settings: somebody has made it by hand."""
 _NO_STREAM: Final = 10059
+_ANOTHER_VERSION: Final = 10071
 _MESSAGE_ID: Final = "Nats-Msg-Id"
 T = TypeVar("T")
 
@@ -145,12 +146,27 @@ class Parcels:
 
         store = await self._opened()
         try:
-            made: int = await self._told(store.update(key, _encode(standing), last=version))
+            made: int = await self._told(
+                store.update(key, _encode(standing), last=version)
+                if version
+                else store.create(key, _encode(standing))  # it may have been put back
+            )
         except Unavailable as fault:
             if isinstance(fault.__cause__, KeyWrongLastSequenceError):
                 return None
             raise
         return made
+
+    async def put_back(self, key: str, version: int) -> bool:
+        """Nobody has begun it, after all; ``False``: it does not stand as of this version."""
+        store = await self._opened()
+        try:
+            await self._told(store.delete(key, last=version))
+        except Unavailable as fault:
+            if getattr(fault.__cause__, "err_code", None) == _ANOTHER_VERSION:
+                return False
+            raise
+        return True
 
     async def end(self, key: str, result: Result, *, by: str, version: int) -> bool:
         """It has ended, with this result; ``False``: somebody else has said how."""

@@ -32,7 +32,8 @@ def inbox(subjects: Subjects, role: Role) -> str:
 def permissions(prefix: str, role: Role) -> Permissions:
     to, mine = Subjects(prefix), f"{inbox(Subjects(prefix), role)}.>"
     if role == "client":
-        return Permissions((to.call, *_bodies(prefix)), (mine,))
+        # no part in the object store: whoever may read from it reads everybody's bodies
+        return Permissions((to.call,), (mine,))
     kept = (*_bodies(prefix), *_jetstream(f"KV_{_bucket(prefix)}-claims"), "$JS.API.INFO")
     claims = f"$KV.{_bucket(prefix)}-claims.>"
     asked = (f"{prefix}.tool.>", to.cancel("*"), to.roll_call, to.specs("*"), to.meet("*"))

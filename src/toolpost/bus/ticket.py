@@ -47,6 +47,8 @@ MET: Final = b"met"
 """What a worker answers to a gateway that it shares a key with now."""
 CHANGED: Final = "The tool has changed since this call was allowed. Try again."
 _MOST_SEEN: Final = 200_000
+_MOST_MET: Final = 1000
+"""Gateways with which keys are shared."""
 _ASK_AGAIN: Final = 1.0
 _SIGNATURE: Final = 86
 """64 bytes, in the letters of base64."""
@@ -149,31 +151,52 @@ class Issuer:
 
 class Inspector:
     """Reads tickets, each of them once. ``trusted`` tells whose are believed; it is asked again
-    where a key is unknown, for gateways come and keys change.
+    where a key is unknown, for gateways come and keys change, and now and then: keys are taken
+    away, too.
     """
 
     def __init__(self, trusted: Callable[[], Mapping[str, Verifier]], *, worker: str = "") -> None:
         self.met: dict[str, bytes] = {}
         """The keys that are shared with gateways, by their names."""
+        self._met_by: dict[str, str] = {}
+        """The heads of the tickets that they have met us with."""
         self._mine = f"{worker}:"
         self._trusted, self._asked = trusted, 0.0
         self._heads: dict[str, Verifier] = {}
         self._seen: dict[str, float] = {}
 
     def read(self, text: str | None, *, tool: str, spec: str, body: bytes, reply: str) -> Ticket:
-        """The ticket, if it is for this very call; else ``Unauthorized``. Where there is no text it
-        is in the body.
-        """
-        if text is None:
-            ticket = self._inside(body, tool=tool, reply=reply)
-        else:
-            ticket = self.look(text, tool=tool, reply=reply)
-            if ticket.body != body_digest(body):
-                raise _refused(_ANOTHER)
+        """The ticket, if it is for this very call; else ``Unauthorized``."""
+        ticket = self.look(text, tool=tool, reply=reply)
+        if ticket.body != body_digest(body):
+            raise _refused(_ANOTHER)
         if ticket.spec != spec:
             raise _changed()
         self._once(ticket)
         return ticket
+
+    def read_inside(self, body: bytes, *, tool: str, spec: str, reply: str) -> tuple[Ticket, bytes]:
+        """The ticket in a body, as ``read`` has one; and the body as it is vouched for. Nothing of
+        it may be read before, nor anything else: behind that anybody may have written anything.
+        """
+        ticket, sure = self._inside(body, tool=tool, reply=reply)
+        if ticket.spec != spec:
+            raise _changed()
+        self._once(ticket)
+        return ticket, sure
+
+    def meet(self, gateway: str, key: bytes, *, text: str) -> None:
+        """Share a key with whom this ticket, which was read, is of; as long as that is trusted."""
+        if len(self.met) >= _MOST_MET:
+            oldest = next(iter(self.met))  # it is sent signatures by and by
+            del self.met[oldest]
+            self._met_by.pop(oldest, None)
+        self.met[gateway], self._met_by[gateway] = key, text.partition(".")[0]
+
+    def look_again(self) -> None:
+        """Who is not trusted any more is not believed, by whatever it has vouched for a call."""
+        if self._heads:  # else nobody is
+            self._look_up()
 
     def grant(self, text: str | None, *, tool: str, spec: str, body: bytes, subject: str) -> Ticket:
         """The ticket of a job, if it is for this place in the queue. It may be read again, for a
@@ -207,38 +230,46 @@ class Inspector:
             raise _refused(_NOT_SO)
         return _read(said)
 
-    def _inside(self, body: bytes, *, tool: str, reply: str) -> Ticket:
+    def _inside(self, body: bytes, *, tool: str, reply: str) -> tuple[Ticket, bytes]:
         """Keys of the arguments may be called so, too; but then they are not the last."""
         place = body.rfind(_MET)
         said = body[place + len(_MET) : -len(_END)]
         if place < 0 or not body.endswith(_END) or len(said) > _LONGEST or not said.isascii():
             raise _refused("it has no ticket")
         gateway, _, digests = said.decode().partition(".")
-        key, mine = self.met.get(gateway), digests.find(self._mine)
-        if key is None or mine < 0:
+        key = self.met.get(gateway)
+        mine = [one for one in digests.split(",") if one.startswith(self._mine)]
+        if key is None or not mine:
             raise Unavailable(NOT_MET, retryable=True, retry_after=1.0, effects="none")
-        given = digests[mine + len(self._mine) :].partition(",")[0]
+        given, sure = mine[0][len(self._mine) :], body[:place] + b"}}"
         if not hmac.compare_digest(digest_of(key, tool, reply, body[:place]), given):
             raise _refused(_NOT_SO)
         try:
-            told = _decode_holding(body).ticket
+            told = _decode_holding(sure).ticket
         except (ValueError, msgspec.MsgspecError):
             raise _refused(_UNREADABLE) from None
         _in_time(told, LIFE)
-        return Ticket(
+        ticket = Ticket(
             caller=told.caller, tool=tool, spec=told.spec, body="", reply=reply,
             iat=told.iat, exp=told.exp, jti=told.jti,
         )  # fmt: skip
+        return ticket, sure
 
     def _looked_up(self, head: str) -> Verifier | None:
-        if (now := monotonic()) - self._asked > _ASK_AGAIN:
-            self._asked = now
-            self._heads = {
-                _head(name): verifier
-                for name, verifier in self._trusted().items()
-                if verifier.algorithm == "ed25519"
-            }
+        if monotonic() - self._asked > _ASK_AGAIN:
+            self._look_up()
         return self._heads.get(head)
+
+    def _look_up(self) -> None:
+        self._asked = monotonic()
+        self._heads = {
+            _head(name): verifier
+            for name, verifier in self._trusted().items()
+            if verifier.algorithm == "ed25519"
+        }
+        self._met_by = {name: by for name, by in self._met_by.items() if by in self._heads}
+        for name in self.met.keys() - self._met_by.keys():
+            del self.met[name]
 
     def _once(self, ticket: Ticket) -> None:
         if ticket.jti in self._seen:

@@ -37,6 +37,8 @@ _MARGIN: Final = 4096
 """Characters beyond the shown ones that are searched too, so that no secret is cut in half."""
 _STRUCTURED: Final = 262_144
 """Bytes of arguments above which only their digest and their size are kept."""
+_LARGEST_PAGE: Final = 1024 * 1024
+"""Bytes that are kept for the arguments of a tool's next call."""
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _MOST_SHAPES: Final = 1024
@@ -163,7 +165,7 @@ class Audit:
             elif kept is on_page:
                 sent, on_page = page, None
             else:
-                sent = kept[0]
+                sent = kept[0] if kept else _snapshot(call.arguments)
             if result is None:
                 took = (monotonic() - call.started) * 1000
                 scribe.put(tool.whole, call, _apart(sent), took, _GONE, None, size=len(sent))
@@ -191,6 +193,8 @@ class Audit:
                 took = about.duration_ms
                 own = _apart(sent)
                 scribe.put(tool.whole, call, own, took, result.error, about, size=len(own))
+                if len(page) > _LARGEST_PAGE and on_page is None:
+                    page.clear()
             return scribe.press() if len(pending) >= scribe.brim else None
 
         def unless_broken(call: Call) -> str | list[bytes]:

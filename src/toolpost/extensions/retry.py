@@ -175,7 +175,7 @@ def _around(care: _Care, breaker: Breaker, budget: Budget) -> Around:
 
         return step if behind is None else _through(behind, care, budget, inner, failed, step)
 
-    return Around(around)
+    return Around(around, brief=True)
 
 
 def _through(

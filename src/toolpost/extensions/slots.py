@@ -118,7 +118,7 @@ def _through(gate: _Gate) -> Around:
 
         return step
 
-    return Around(around, gate)
+    return Around(around, gate, brief=True)
 
 
 def _through_all(gates: tuple[_Gate, ...]) -> Ring:

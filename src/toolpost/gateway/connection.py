@@ -105,6 +105,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._heading, self._head = True, 0
+        if self.cycle.response_complete:
+            self._since = self.loop.time()  # it was answered before it was whole
         if self._unheard:
             self._is_heard()
         super().on_message_complete()

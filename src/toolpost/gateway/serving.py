@@ -259,8 +259,10 @@ class Server(uvicorn.Server):
         """Wait for the requests, unless a second signal says that this is too long."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        while self.server_state.tasks and not self.force_exit and (left := ends - loop.time()) > 0:
-            await asyncio.wait(set(self.server_state.tasks), timeout=min(left, 0.2))
+        tasks = self.server_state.tasks
+        while tasks and not self.force_exit and (left := ends - loop.time()) > 0:
+            done, _ = await asyncio.wait(set(tasks), timeout=min(left, 0.2))
+            tasks -= done  # one that was cancelled before it began has not said so
 
     def _connections(self) -> list[Connection]:
         return cast("list[Connection]", list(self.server_state.connections))

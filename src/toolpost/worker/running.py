@@ -21,6 +21,7 @@ from toolpost.call import Progress
 _log = logging.getLogger("toolpost.worker")
 BEAT: Final = 0.5
 _MOST_REPORTS: Final = 1000
+_MOST_EARLY: Final = 1000
 _LAST: Final = 2.0
 T = TypeVar("T")
 
@@ -64,6 +65,10 @@ class Runs:
         self._bus, self._large = bus, large
         self._runs: set[Run] = set()
         self._beating: asyncio.Task[None] | None = None
+        self._early: dict[str, None] = {}
+        """The nonces that were to be cancelled and were not here, the oldest first: of calls that
+        others have, and of some that come yet, for a cancellation may overtake its call.
+        """
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -89,11 +94,23 @@ class Runs:
         run.heard, run.reports, run.news = True, deque(), asyncio.Event()
         run.telling = asyncio.create_task(self._tell(run))
 
+    def named(self, run: Run, nonce: str) -> None:
+        """By this it can be cancelled from now on, or has been."""
+        run.nonce = nonce
+        if nonce in self._early:
+            del self._early[nonce]
+            run.cancelled = True
+            raise asyncio.CancelledError
+
     def cancel(self, nonce: str) -> None:
         for run in self._runs:
             if run.nonce == nonce and run.task is not None:
                 run.cancelled = True
                 run.task.cancel()
+                return
+        self._early[nonce] = None
+        if len(self._early) > _MOST_EARLY:
+            del self._early[next(iter(self._early))]
 
     async def end(self, seconds: float) -> None:
         """Wait for those that run, for so long; then stop them."""

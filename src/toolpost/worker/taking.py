@@ -19,7 +19,7 @@ import msgspec
 
 from toolpost.bus.connection import Bus
 from toolpost.bus.parcels import ACK_WAIT, Dead, Parcels, Standing
-from toolpost.bus.ticket import GRANT_LIFE, Inspector
+from toolpost.bus.ticket import CHANGED, GRANT_LIFE, Inspector
 from toolpost.bus.wire import ENDED, OBJECT, TICKET, Offered, Request, said
 from toolpost.call import Caller
 from toolpost.errors import CallError, Cancelled, Conflict, InternalError, Unavailable
@@ -36,6 +36,7 @@ _log = logging.getLogger("toolpost.worker")
 _LINGER: Final = 5.0
 """Seconds that one request for a job waits at the server."""
 _BEAT: Final = ACK_WAIT / 5
+_MOST_QUEUES: Final = 500
 _AGAIN: Final = 1.0
 _CANCEL_AGAIN: Final = 0.2
 _ASK: Final = 1.5
@@ -72,6 +73,9 @@ class Taking:
         self._offers, self._execute = offers, execute
         self._parcels = Parcels(bus)
         self._loops: dict[str, asyncio.Task[None]] = {}
+        """The loop of each tool that is offered."""
+        self._pulling: set[asyncio.Task[None]] = set()
+        """All that have not ended yet, those of tools that were dropped too."""
         self._taken: dict[str, _Taken] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
@@ -79,6 +83,8 @@ class Taking:
         self._closing = False
         self.open = False
         """Whether there is a queue."""
+        self.crowded = False
+        """Whether there are too many tools to have one each."""
 
     async def serve(self) -> None:
         """Take jobs of every tool that is offered, and of no other; without JetStream, of none."""
@@ -91,10 +97,26 @@ class Taking:
             if not self.open:
                 return
         offers = self._offers()
-        for tool in offers.keys() - self._loops.keys():
-            self._loops[tool] = asyncio.create_task(self._pull(tool))
+        if self._too_many(len(offers)):
+            offers = {}
         for tool in self._loops.keys() - offers.keys():
-            self._loops.pop(tool).cancel()
+            del self._loops[tool]
+        for loop in self._pulling - set(self._loops.values()):
+            loop.cancel()  # each time, until it has ended: it may be lost
+        for tool in offers.keys() - self._loops.keys():
+            loop = self._loops[tool] = asyncio.create_task(self._pull(tool, offers[tool]))
+            self._pulling.add(loop)
+            loop.add_done_callback(self._pulling.discard)
+
+    def _too_many(self, tools: int) -> bool:
+        """A server keeps a thousand queues in a stream, for all of them: then gateways run the jobs
+        and call, as for workers that know of no queue.
+        """
+        many = tools > _MOST_QUEUES
+        if many and not self.crowded:
+            _log.warning("%d tools are too many for queues: no jobs are taken from them", tools)
+        self.crowded = many
+        return many
 
     async def _open(self) -> None:
         try:
@@ -108,7 +130,7 @@ class Taking:
     async def leave(self) -> None:
         """Take no more."""
         self._closing = True
-        loops = set(self._loops.values())
+        loops = set(self._pulling)
         while loops:  # a wait_for of Python 3.11 may lose it, if what it waits for has just come
             for loop in loops:
                 loop.cancel()
@@ -126,11 +148,11 @@ class Taking:
 
     # --- the queue --------------------------------------------------------------------------
 
-    async def _pull(self, tool: str) -> None:
-        most = max(1, int(self._offers()[tool].spec.get("limits", {}).get("concurrency", 1)))
+    async def _pull(self, tool: str, offer: Offered) -> None:
+        most = max(1, int(offer.spec.get("limits", {}).get("concurrency", 1)))
         room = asyncio.Semaphore(most)
         failures = 0
-        while True:
+        while self._wanted(tool):
             try:
                 await self._pulled(tool, room)
             except Exception as fault:  # noqa: BLE001 - whatever nats-py says: it is tried again
@@ -138,19 +160,26 @@ class Taking:
                 if failures == _REFUSALS and self._bus.problem is None:
                     why = fault.__cause__ or fault
                     _log.warning("jobs of %s cannot be taken, and wait: %r", tool, why)
-            await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_AGAIN)
+
+    def _wanted(self, tool: str) -> bool:
+        """Whether the loop that asks is its tool's: that may be gone, or be back with another."""
+        return not self._closing and self._loops.get(tool) is asyncio.current_task()
 
     async def _pulled(self, tool: str, room: asyncio.Semaphore) -> None:
         stream, name = await self._parcels.stream(), await self._parcels.consumer(tool)
         queue = await stream.pull_subscribe_bind(consumer=name, stream=self._parcels.queue)
         try:
-            while True:
+            while self._wanted(tool):
                 async with room:  # asked for only when it could be run
                     pass
                 try:
                     (message,) = await queue.fetch(1, timeout=_LINGER)
                 except TimeoutError:
                     continue
+                if not self._wanted(tool):
+                    await _quietly(message.nak())  # another takes it
+                    break
                 await room.acquire()
                 self._begin(self._take(tool, message), room)
         finally:
@@ -198,20 +227,25 @@ class Taking:
 
     async def _seen_through(self, taken: _Taken) -> None:
         try:
-            request, caller = await self._read(taken)
+            request, caller, offer = await self._read(taken)
         except CallError as refused:
             await self._refused(taken, refused)
             return
-        effects: Effects = self._offers()[taken.tool].spec.get("effects", "once")
-        version = await self._claimed(taken, request, effects)
-        if version is None:
+        effects: Effects = offer.spec.get("effects", "once")
+        claimed = await self._claimed(taken, request, effects)
+        if claimed is None:
+            return
+        claim, version = claimed
+        if self._offers().get(taken.tool) is not offer:  # it has changed while that was said
+            await self._put_back(taken, claim, version)
             return
         run = Run(self._bus.subjects.progress(taken.key))
-        run.nonce, run.call_id = taken.key, request.call_id
+        run.call_id = request.call_id
         self._runs.hear(run)
         try:
             self._runs.begin(run)
             try:
+                self._runs.named(run, taken.key)  # it may have been stopped while it was claimed
                 result = await self._execute(taken.tool, request, caller, run)
             finally:
                 await self._runs.over(run)
@@ -229,8 +263,8 @@ class Taking:
             result = _failed(why, taken.tool, request.call_id, effects)
         await _to_the_end(self._end(taken, result, version))
 
-    async def _read(self, taken: _Taken) -> tuple[Request, Caller]:
-        """The job, if its grant is for this very place in the queue."""
+    async def _read(self, taken: _Taken) -> tuple[Request, Caller, Offered]:
+        """The job, if its grant is for this very place in the queue, and for which tool it is."""
         message, client = taken.message, await self._bus.client()
         headers = message.headers or {}
         body, place = message.data, headers.get(OBJECT)
@@ -246,7 +280,7 @@ class Taking:
             headers.get(TICKET), tool=taken.tool, spec=offer.digest, body=body,
             subject=message.subject,
         )  # fmt: skip
-        return read_request(body, taken.tool), ticket.caller
+        return read_request(body, taken.tool), ticket.caller, offer
 
     async def _refused(self, taken: _Taken, refused: CallError) -> None:
         """Another worker may take it, or this one later; where nobody does, it has failed."""
@@ -262,14 +296,30 @@ class Taking:
             await self._bury(taken, refused)
         await _quietly(taken.message.ack())
 
-    async def _claimed(self, taken: _Taken, request: Request, effects: Effects) -> int | None:
-        """The version of our claim; ``None``: it is not ours to run."""
+    async def _put_back(self, taken: _Taken, claim: Standing, version: int) -> None:
+        """It was claimed and has not run: a claim that stays is that of a worker which has died. If
+        one has, before us, it may have run there, and the claim has to go on saying so.
+        """
+        while not claim.deaths:
+            try:
+                await self._parcels.put_back(taken.key, version)
+                break
+            except CallError as fault:
+                _log.warning("the job %s cannot be put back yet: %s", taken.key, fault.message)
+                await asyncio.sleep(_AGAIN)
+        changed = Unavailable(CHANGED, retryable=True, retry_after=1.0, effects="none")
+        await self._refused(taken, changed)
+
+    async def _claimed(
+        self, taken: _Taken, request: Request, effects: Effects
+    ) -> tuple[Standing, int] | None:
+        """Our claim, and its version; ``None``: it is not ours to run."""
         while True:
             there = await self._parcels.standing(taken.key)
             if there is None:
                 mine = Standing(state="begun", by=self._worker)
-                if (version := await self._parcels.stand(taken.key, mine)) is not None:
-                    return version
+                if (made := await self._parcels.stand(taken.key, mine)) is not None:
+                    return mine, made
                 continue  # somebody was faster
             standing, version = there
             if standing.state != "begun":
@@ -277,7 +327,7 @@ class Taking:
                 await _quietly(taken.message.ack())
                 return None
             if standing.by == self._worker:
-                return version  # we claimed it, did not hear that we have, and did not run it
+                return there  # we claimed it, did not hear that we have, and did not run it
             if await self._runs_there(standing.by, taken.key):
                 await _quietly(taken.message.nak(ACK_WAIT / 2))
                 return None
@@ -287,8 +337,8 @@ class Taking:
                 await self._end(taken, result, version)
                 await self._bury(taken, why)
                 return None
-            if (version := await self._parcels.stand(taken.key, dead, version) or 0) > 0:
-                return version
+            if (made := await self._parcels.stand(taken.key, dead, version)) is not None:
+                return dead, made
 
     async def _runs_there(self, worker: str, key: str) -> bool:
         """Whether a worker that has claimed a job is there, and runs it."""

@@ -40,12 +40,12 @@ from toolpost.bus.wire import (
 from toolpost.call import OWNER, new_call_id
 from toolpost.contracts import Declared
 from toolpost.digest import digest
-from toolpost.errors import CallError, InternalError, ToolNotFound, Unavailable
+from toolpost.errors import CallError, InternalError, ToolNotFound, ToolpostError, Unavailable
 from toolpost.failure import failure
 from toolpost.registry import Entry, Registry
 from toolpost.result import Metadata, Result
 from toolpost.runtime import Runtime
-from toolpost.seal import Verifier, verifiers
+from toolpost.seal import PUBLIC_SUFFIX, Verifier, verifiers
 from toolpost.spec import ToolSpec
 from toolpost.worker.endpoints import Endpoints
 from toolpost.worker.reading import read_request
@@ -61,8 +61,6 @@ _log = logging.getLogger("toolpost.worker")
 _PAGE: Final = 256 * 1024
 """Bytes of specs in one answer, about."""
 _met: Final = msgspec.json.Decoder(Envelope[Met])
-_MOST_MET: Final = 1000
-"""Gateways with which keys are shared."""
 _asked: Final = msgspec.json.Decoder(Envelope[dict[str, Any]])
 
 
@@ -204,6 +202,7 @@ class Worker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.announce):
                     await self._changed.wait()
+            self._trust_again()
             try:
                 if self._changed.is_set():
                     self._changed.clear()
@@ -218,6 +217,12 @@ class Worker:
             except Exception:  # noqa: BLE001 - one that says nothing would be taken for dead
                 _log.exception("the worker could not say that it is there")
 
+    def _trust_again(self) -> None:
+        try:
+            self._inspector.look_again()
+        except (ToolpostError, OSError) as fault:  # a file that is being written, mostly
+            _log.warning("whom to trust cannot be read, and stays as it was: %s", fault)
+
     async def _say(self, kind: str) -> None:
         here = Here(
             worker=self.id,
@@ -225,7 +230,7 @@ class Worker:
             tools=len(self._offers),
             every=self._settings.announce,
             meets=self._half.public,
-            jobs=self._jobs.open,
+            jobs=self._jobs.open and not self._jobs.crowded,
         )
         body = said(kind, here, source=self.bus.name, number=new_call_id())
         await (await self.bus.client()).publish(self.bus.subjects.workers, body)
@@ -235,23 +240,21 @@ class Worker:
 
     async def _meet(self, message: Msg) -> None:
         """A gateway that signs with a trusted key brings its half of a key that both share."""
-        header = (message.headers or {}).get(TICKET)
+        header = (message.headers or {}).get(TICKET, "")
         try:
             self._inspector.read(
-                header or "", tool=message.subject, spec=self._half.public, body=message.data,
+                header, tool=message.subject, spec=self._half.public, body=message.data,
                 reply=message.reply,
             )  # fmt: skip
             public = _met.decode(message.data).payload.public
         except (CallError, msgspec.MsgspecError) as refused:
             _log.warning("somebody who would share a key is refused: %s", refused)
             return
-        gateway, met = name_of(public), self._inspector.met
+        gateway = name_of(public)
         key = self._half.with_other(public, gateway=gateway, worker=self.id)
         if key is None:
             return
-        if len(met) >= _MOST_MET:
-            del met[next(iter(met))]  # the oldest: it is sent signatures by and by
-        met[gateway] = key
+        self._inspector.meet(gateway, key, text=header)
         await message.respond(MET)
 
     async def _tell_specs(self, message: Msg) -> None:
@@ -321,11 +324,17 @@ class Worker:
         offer = self._offered().get(name)
         if offer is None:
             raise ToolNotFound("This worker does not have the tool any more.", effects="none")
-        ticket = self._inspector.read(
-            header, tool=name, spec=offer.digest, body=body, reply=message.reply
-        )
+        if header is None:
+            ticket, body = self._inspector.read_inside(
+                body, tool=name, spec=offer.digest, reply=message.reply
+            )
+        else:
+            ticket = self._inspector.read(
+                header, tool=name, spec=offer.digest, body=body, reply=message.reply
+            )
         request = read_request(body, name)
-        run.nonce, run.call_id = ticket.jti, request.call_id
+        run.call_id = request.call_id
+        self._runs.named(run, ticket.jti)
         if offer.spec.get("effects", "once") != "read" and not request.dry_run:
             await self._claims.claim(client, ticket.jti, self.id)
             if self._offered().get(name) is not offer:
@@ -385,9 +394,24 @@ def trusting(settings: WorkerSettings, folder: Path) -> Callable[[], Mapping[str
     def trusted() -> Mapping[str, Verifier]:
         found: dict[str, Verifier] = {}
         for named in settings.trust:
-            found |= verifiers(folder / named, "bus")
+            found |= _readable(folder / named)
         if not found:
             _log.warning("there is no key of a gateway in %s", ", ".join(settings.trust))
         return found
 
     return trusted
+
+
+def _readable(place: Path) -> Mapping[str, Verifier]:
+    """What can be read, though something there cannot: a key that was taken away is not believed
+    for the sake of another file.
+    """
+    try:
+        return verifiers(place, "bus")
+    except (ToolpostError, OSError) as fault:
+        _log.warning("somebody whom to trust cannot be read: %s", fault)
+    found: dict[str, Verifier] = {}
+    for file in sorted(place.glob(f"*{PUBLIC_SUFFIX}")) if place.is_dir() else ():
+        with suppress(ToolpostError, OSError):
+            found |= verifiers(file, "bus")
+    return found

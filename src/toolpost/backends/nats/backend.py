@@ -73,6 +73,11 @@ class NatsBackend:
         """Where another tool may step in, what is done is decided here, call by call."""
         return spec.fallback is None and self.directory.takes_jobs(binding_of(spec).tool)
 
+    @property
+    def problem(self) -> str | None:
+        """Why no worker can be reached."""
+        return self.bus.problem
+
     async def collect(
         self, parcel: str, on_progress: Callable[[Progress], None] | None
     ) -> Result | None:

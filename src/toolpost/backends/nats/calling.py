@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SILENCE: Final = 1.6
 """Seconds. Workers speak every half second."""
+_PATIENCE: Final = 3
+"""So many silences for the bus to come back, while a call runs."""
 _TRIES: Final = 4
 """Where workers are of two minds, or one is full, another is asked."""
 _ELSEWHERE: Final = (CHANGED, NOT_MET)
@@ -72,7 +74,7 @@ class Calling:
                 REQUEST, request_of(call, tool, seconds), source=self._bus.name, number=call.call_id
             )
             headers = None
-            if met and len(body) <= MOST_INSIDE:
+            if met and len(body) <= MOST_INSIDE and self.large.fits(client, body):
                 body = self._issuer.inside(
                     body, call.caller, tool=tool, spec=digest, reply=waiting.subject, nonce=nonce,
                     met=met,
@@ -105,14 +107,20 @@ class Calling:
     async def _heard(
         self, client: Client, call: Call, waiting: Waiting, message: Msg | None
     ) -> Any:
+        away = 0
         while True:
             if message is None:
                 if self._bus.problem is None:
                     raise Unavailable(
                         "The worker that ran this tool is gone.", retryable=True, effects="unknown"
                     )
+                away += 1
+                if away > _PATIENCE:
+                    raise Unavailable(
+                        "The bus was lost while this tool ran, and is not back.", effects="unknown"
+                    )
                 message = await waiting.next(SILENCE)
-                continue  # nobody can be heard: until the limit, or until the bus is back
+                continue  # nobody can be heard, for a while
             if not message.data and (message.headers or {}).get("Status") == _NO_RESPONDERS:
                 raise Unavailable(
                     "No worker is there for this tool. Try again later.",

@@ -201,8 +201,11 @@ class Carrying:
         await client.publish(self._bus.subjects.cancel(key))
         with suppress(TimeoutError):
             async with asyncio.timeout(_STOP):
-                while (there := await self._parcels.standing(key)) is not None:
-                    if there[0].state == "ended":
+                while True:
+                    there = await self._parcels.standing(key)
+                    if there is None and await self._voided(key):
+                        break  # who had it has put it back: nobody is to take it again
+                    if there is not None and there[0].state == "ended":
                         return await self._parcels.result(there[0])
                     await asyncio.sleep(_AGAIN / 5)
         return _failed(Cancelled("The job was cancelled."))

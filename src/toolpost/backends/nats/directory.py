@@ -43,6 +43,8 @@ _log = logging.getLogger("toolpost.bus")
 _MISSED: Final = 3.5
 """So many times its interval a worker may be silent."""
 _FETCH: Final = 3.0
+_LONGEST_NAME: Final = 64
+_MOST_PAGES: Final = 1000
 _MOST_WORKERS: Final = 10_000
 _MOST_TOOLS: Final = 20_000
 _here: Final = msgspec.json.Decoder(Envelope[Here])
@@ -141,7 +143,7 @@ class Directory:
             if self._workers.pop(here.worker, None) is not None:
                 self._sum()
             return
-        if told.type != WORKER or not 0.1 <= here.every <= 300:
+        if told.type != WORKER or not 0.1 <= here.every <= 300 or not _is_name(here.worker):
             return
         worker = self._workers.get(here.worker)
         if worker is None:
@@ -162,7 +164,7 @@ class Directory:
         subject, tools = self._bus.subjects.specs(name), dict[str, Offered]()
         try:
             client, start = await self._bus.client(), 0
-            while True:
+            for _ in range(_MOST_PAGES):
                 asked = said(SPECS, {"from": start}, source=self._bus.name, number=new_call_id())
                 answer = await client.request(subject, asked, timeout=_FETCH)
                 page = _page.decode(answer.data).payload
@@ -254,6 +256,11 @@ class Directory:
         keys = {n: w.key for n, w in self._workers.items() if tool in w.tools}
         met = {name: key for name, key in keys.items() if key is not None}
         return met if len(met) == len(keys) <= MOST_MET else NOBODY
+
+
+def _is_name(worker: str) -> bool:
+    """It becomes a part of subjects and of tickets."""
+    return worker.isascii() and worker.isalnum() and len(worker) <= _LONGEST_NAME
 
 
 def _quietly(task: asyncio.Future[Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from toolpost.backends.nats.backend import NatsBackend
+from toolpost.bus.connection import Bus
 from toolpost.bus.wire import Offered
 from toolpost.characters import stripped
 from toolpost.contracts import Backend, Tell
@@ -43,6 +44,9 @@ class _Options(Options, frozen=True):
 class NatsSource:
     """``problem`` says why nobody can be heard, ``left_out`` which tools have no spec."""
 
+    gives_way = True
+    """Whoever starts a worker somewhere does not know what names there are here."""
+
     def __init__(self, options: _Options, *, backend: NatsBackend | None = None) -> None:
         self._tier, self._wanted = options.tier, glob(options.tools)
         self._backend: Callable[[str], Backend] | None = None
@@ -50,6 +54,8 @@ class NatsSource:
             self.draw(lambda _: backend)
         self._good: tuple[ToolSpec, ...] = ()
         self._down: str | None = None
+        self._bus: Bus | None = None
+        """Once somebody was heard over it."""
         self._wake = asyncio.Event()
         self._listens = False
         self.left_out: Mapping[str, str] = {}
@@ -63,7 +69,7 @@ class NatsSource:
 
     @property
     def problem(self) -> str | None:
-        return self._down
+        return self._down or (None if self._bus is None else self._bus.problem)
 
     async def load(self, tell: Tell) -> Iterable[ToolSpec]:
         backend = self._found()
@@ -72,7 +78,7 @@ class NatsSource:
         except CallError as fault:
             self._down = backend.bus.problem or fault.message
             return self._good
-        self._down = None
+        self._down, self._bus = None, backend.bus
         kept, left_out = [], {}
         for name, offered in sorted(backend.directory.offers().items()):
             if not self._wanted(name):

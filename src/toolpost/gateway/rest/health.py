@@ -57,11 +57,12 @@ async def _parts(behind: Behind) -> dict[str, Health]:
     parts = dict(await runtime.health())
     for kind in sorted({spec.kind for spec in runtime.list()}):
         try:
-            runtime.executor.backends[kind]
+            backend = runtime.executor.backends[kind]
         except ToolpostError as missing:
             parts[f"backend {kind}"] = Health(False, str(missing))
         else:
-            parts[f"backend {kind}"] = Health(True)
+            problem = getattr(backend, "problem", None)
+            parts[f"backend {kind}"] = Health(problem is None, problem)
     return parts
 
 
