@@ -89,7 +89,9 @@ def guarded(
                 walk = steps.guarded(schema, ring, walk, name=name)
         if hear or (shape is Around and (outermost or runs[place][0] is not Check)):
             walk = steps.checked(schema, (), walk, hearing=hear)
-    brief = all(isinstance(ring, Check) or getattr(ring, "brief", False) for _, ring in rings)
+    brief = all(
+        isinstance(ring, Check) or (isinstance(ring, Around) and ring.brief) for _, ring in rings
+    )
     return walk, tuple(name for name, _ in rings), brief
 
 

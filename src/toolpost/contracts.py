@@ -536,7 +536,9 @@ class Lined(Protocol):
 
 @runtime_checkable
 class Complains(Protocol):
-    """An extension may say what is wrong with it right now: a file it cannot read any more."""
+    """An extension or a backend may say what is wrong with it right now: a file that it cannot read
+    any more, a bus that was lost.
+    """
 
     @property
     def problem(self) -> str | None: ...

@@ -236,3 +236,20 @@ async def test_a_worker_with_very_many_tools_takes_no_jobs_and_says_so(
         await until(lambda: len(tools.list()) == 2)
         directory = tools.executor.backends["nats"].directory  # type: ignore[attr-defined]
         assert not directory.takes_jobs("look")
+
+
+async def test_a_call_that_just_does_not_fit_into_a_message_with_its_ticket_is_made(
+    prefix: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "small.conf"
+    store = json.dumps(str(tmp_path / "js"))
+    config.write_text(f"max_payload: 40000\njetstream {{ store_dir: {store} }}\n")
+    async with (
+        Embedded(tmp_path / "nats", config=str(config)) as server,
+        worker(server, prefix, tmp_path, [find]) as one,
+        gateway(server, prefix, tmp_path) as tools,
+    ):
+        directory = tools.executor.backends["nats"].directory  # type: ignore[attr-defined]
+        await until(lambda: set(directory.met("find")) == {one.id})
+        long = "x" * 39_600
+        assert (await tools.execute("find", {"where": long})).output == f"found {long}"

@@ -167,11 +167,7 @@ class Inspector:
 
     def read(self, text: str | None, *, tool: str, spec: str, body: bytes, reply: str) -> Ticket:
         """The ticket, if it is for this very call; else ``Unauthorized``."""
-        ticket = self.look(text, tool=tool, reply=reply)
-        if ticket.body != body_digest(body):
-            raise _refused(_ANOTHER)
-        if ticket.spec != spec:
-            raise _changed()
+        ticket = _fitting(self.look(text, tool=tool, reply=reply), spec, body)
         self._once(ticket)
         return ticket
 
@@ -202,12 +198,7 @@ class Inspector:
         """The ticket of a job, if it is for this place in the queue. It may be read again, for a
         job is delivered again: that it runs once is seen to by its claim.
         """
-        ticket = self.look(text, GRANT_LIFE, tool=tool, reply=subject)
-        if ticket.body != body_digest(body):
-            raise _refused(_ANOTHER)
-        if ticket.spec != spec:
-            raise _changed()
-        return ticket
+        return _fitting(self.look(text, GRANT_LIFE, tool=tool, reply=subject), spec, body)
 
     def look(self, text: str | None, life: float = LIFE, *, tool: str, reply: str) -> Ticket:
         """What can be said of a signed one before the body is there. It may be looked at again."""
@@ -286,6 +277,15 @@ def _in_time(ticket: Ticket | _Claims, life: float) -> None:
     now = time()
     if ticket.exp <= now - SKEW or ticket.iat > now + SKEW or ticket.exp > ticket.iat + life:
         raise _refused("its ticket is stale; do the clocks of both hosts agree?")
+
+
+def _fitting(ticket: Ticket, spec: str, body: bytes) -> Ticket:
+    """A signed one, if it is for this body, and for the tool as it is."""
+    if ticket.body != body_digest(body):
+        raise _refused(_ANOTHER)
+    if ticket.spec != spec:
+        raise _changed()
+    return ticket
 
 
 def _changed() -> Unavailable:

@@ -53,8 +53,8 @@ _OFTEN: Final = 1000
 _TRIES: Final = 3
 _MOST_OFTEN: Final = 32
 _MOST_KNOWN: Final = 100
-_SMALL: Final = 1_000_000
-"""A number below this is no phone's, no card's and nobody's."""
+_SEARCHED: Final = (str, dict, list)
+"""Outputs in which something can be found; of all else there is nothing to look at."""
 
 _replace: Callable[..., Any] = msgspec.structs.replace
 
@@ -240,7 +240,7 @@ class Sanitize:
         return step
 
     def _searched(self, call: Call, result: Result, *, external: bool) -> Result:
-        if result.error is None and not result.parts and _textless(result.output):
+        if result.error is None and not result.parts and type(result.output) not in _SEARCHED:
             if external:
                 _warned(call)
             return result
@@ -282,13 +282,6 @@ def _warned(call: Call) -> None:
         call.warn(UNTRUSTED)
     else:
         call.about.warnings = [UNTRUSTED]
-
-
-def _textless(output: Any) -> bool:
-    """Whether it is seen at a glance that there is nothing to be found in it."""
-    if type(output) is int:
-        return -_SMALL < output < _SMALL
-    return output is None or type(output) in (bool, float)
 
 
 def _told(result: Result, error: Failure, rules: Rules) -> Result:

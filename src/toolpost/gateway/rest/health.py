@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolpost.contracts import Health
+from toolpost.contracts import Complains, Health
 from toolpost.errors import ToolpostError
 from toolpost.gateway.behind import Behind, caller_of
 from toolpost.gateway.rest.asked import queried, reply
@@ -61,7 +61,7 @@ async def _parts(behind: Behind) -> dict[str, Health]:
         except ToolpostError as missing:
             parts[f"backend {kind}"] = Health(False, str(missing))
         else:
-            problem = getattr(backend, "problem", None)
+            problem = backend.problem if isinstance(backend, Complains) else None
             parts[f"backend {kind}"] = Health(problem is None, problem)
     return parts
 
