@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ipaddress
 import re
@@ -142,3 +143,31 @@ async def test_what_is_missing_is_told_when_it_is_needed(
         with pytest.raises(ConfigError, match=says):
             await made.client()
         await made.close()
+
+
+async def test_what_was_asked_for_has_reached_the_server_when_a_flush_returns(
+    tmp_path: Path,
+) -> None:
+    """A server that writes down what it is told, in the order in which it comes."""
+    told: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.12.0","max_payload":1000}\r\n')
+        while line := await reader.readline():
+            told.append(line.split()[0])
+            if told[-1] == b"PING":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async def nothing(_: Any) -> None: ...
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        one = bus(tmp_path, servers=[f"nats://127.0.0.1:{port}"])
+        subscription = await one.listen("a", nothing)
+        await (await one.client()).flush()
+        assert told[told.index(b"SUB") :].count(b"PING") == 1
+        await subscription.drain()
+        assert told[told.index(b"UNSUB") :].count(b"PING") == 1
+        await one.close()

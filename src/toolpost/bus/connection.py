@@ -143,13 +143,13 @@ class Bus:
 
     async def _connect(self) -> Client:
         try:
-            from nats.aio.client import Client as Made
+            from toolpost.bus.client import Ordered
         except ModuleNotFoundError as exc:
             raise MissingPart(
                 f'the bus needs {exc.name!r}. Install it with: pip install "toolpost[nats]"'
             ) from exc
         told = connect_options(self._options, folder=self._folder, secret=self._secret)
-        client = Made()
+        client = Ordered()
         connecting = asyncio.ensure_future(
             client.connect(
                 **told,

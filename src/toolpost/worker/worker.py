@@ -128,8 +128,8 @@ class Worker:
         if self.bus.problem is None:
             with suppress(Exception):  # a bus that is going down: others notice by themselves
                 await self._say(GONE)
-                for subscription in self._serving.values():
-                    await _drained(subscription)  # what has been delivered already is run
+                # what has been delivered already is run
+                await asyncio.gather(*map(_drained, self._serving.values()))
                 await self._endpoints.close()
                 return
         for subscription in self._serving.values():  # else there is more when the bus is back
