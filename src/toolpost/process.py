@@ -33,6 +33,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -153,9 +154,14 @@ class Child:
         """The keeper's pid: the child and all its descendants are below it."""
         self.stdout = stdout
         self.stderr = stderr
+        self._written = select.poll()
+        for drain in (stdout, stderr):
+            if drain is not None:
+                self._written.register(drain.fd, select.POLLIN)
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         """Done when nothing of the child is left; for callbacks. Await ``wait()`` instead."""
-        self._ended: asyncio.Future[Exit] = self._loop.create_future()
+        self._end: Exit | None = None
+        self._waiting: list[asyncio.Future[Exit]] = []
         self.attended = False
         """Somebody waits until nothing of it is left, so that who started it need not."""
         self.reading: Callable[[int], int] | None = None
@@ -170,23 +176,27 @@ class Child:
 
     async def ended(self) -> Exit:
         """Wait until the program itself has ended; whatever it left behind is being killed."""
-        return await asyncio.shield(self._ended)
+        if self._end is not None:
+            return self._end
+        waiting: asyncio.Future[Exit] = self._loop.create_future()
+        self._waiting.append(waiting)  # to shield one for all would be another turn of the loop
+        return await waiting
 
     @property
     def over(self) -> bool:
         """The program itself has ended."""
-        return self._ended.done()
+        return self._end is not None
 
     def has_ended(self, status: int, *, max_rss: int) -> None:
         """How the program ended, from whoever knows first; the first word counts."""
         if self._status is None:
             self._status = status if self.reading is None else self.reading(status)
             self._max_rss = max_rss
-            for drain in (self.stdout, self.stderr):
-                if drain is not None:
-                    drain.read_now()
-            if not self._ended.done():
-                self._ended.set_result(self._exit(os.waitstatus_to_exitcode(self._status)))
+            if self._written.poll(0):  # one question, for most of the time there is nothing
+                for drain in (self.stdout, self.stderr):
+                    if drain is not None:
+                        drain.read_now()
+            self._tell(self._exit(os.waitstatus_to_exitcode(self._status)))
 
     async def kill(self) -> Exit:
         """Kill the child and every descendant; return when none of them lives."""
@@ -251,9 +261,15 @@ class Child:
         self._settle(ChildProcessError("the keeper ended before its child began"))
         told = self._status is not None  # if not, somebody killed the keeper
         ending = self._exit(os.waitstatus_to_exitcode(self._status or 0) if told else keeper)
-        if not self._ended.done():
-            self._ended.set_result(ending)
+        self._tell(ending)
         self.exited.set_result(ending)
+
+    def _tell(self, ending: Exit) -> None:
+        if self._end is None:
+            self._end = ending
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(ending)
 
     def _exit(self, code: int) -> Exit:
         return Exit(

@@ -24,6 +24,8 @@ from toolpost.sandbox.view import INNER, interpreter
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
 FENCE = 30
+INTERNAL = 1 << 31 | 1 << 32
+"""Signals 32 and 33, which the C library keeps for itself."""
 
 
 @pytest.fixture
@@ -146,6 +148,38 @@ async def test_a_program_that_is_not_there_is_an_os_error(sandbox: Sandbox) -> N
             await sandbox.warm_up(confinement)
         with pytest.raises(FileNotFoundError):
             await sandbox.spawn(["no-such-program"], confinement)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_program_ignores_no_signal_and_hears_all_of_its_words(
+    sandbox: Sandbox, warm: bool
+) -> None:
+    confinement = Confinement()
+    if warm:
+        await sandbox.warm_up(confinement)
+    _, ignored = await shell(sandbox, "grep SigIgn /proc/self/status", confinement)
+    assert int(ignored.split()[1], 16) & ~INTERNAL == 0
+    if warm:
+        await sandbox.warm_up(confinement)
+    words = [f"{number}" * 100_000 for number in range(8)]
+    counting = ["sh", "-c", 'for word; do echo "${#word}"; done', "sh", *words]
+    assert await run(sandbox, counting, confinement) == (0, "100000\n" * 8)
+
+
+async def test_one_who_stops_waiting_for_an_end_takes_it_from_nobody(sandbox: Sandbox) -> None:
+    read, write = os.pipe()
+    child = await sandbox.spawn(["cat"], Confinement(), stdin=read)
+    os.close(read)
+    impatient, patient = (asyncio.create_task(child.ended()) for _ in range(2))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.wait([impatient])
+    assert impatient.cancelled()
+    os.close(write)
+    async with asyncio.timeout(FENCE):
+        assert (await patient).code == 0
+        assert (await child.ended()).code == 0
+        await child.wait()
 
 
 async def test_descriptors_are_given_as_to_a_plain_child(sandbox: Sandbox) -> None:

@@ -26,7 +26,8 @@ import sys
 
 HIGH = 200
 CHUNK = 65536
-MOST_FDS = 64
+SPACE = socket.CMSG_SPACE(64 * array.array("i").itemsize)
+SIGNALS = tuple(map(int, signal.valid_signals()))
 PRACTICE = "/usr/bin/true"
 OWN = 3
 """Processes inside that are not the tool's: pid 1, this one and the relay."""
@@ -61,32 +62,40 @@ def serve(talk: socket.socket) -> int:
     (argv, env, folder, targets), received = hear(talk)
     try:
         os.chdir(folder)
-        tool = start(argv, env, placed(received, targets))
+        placing = placed(received, targets) if received else []
+        tool = start(argv[0], argv, env, placing) if "/" in argv[0] else find(argv, env, placing)
     except OSError as error:
         talk.send(b"failed %d\n" % (error.errno or errno.EINVAL))
         return 126
+    talk.send(b"started\n")
     for number in received:
         os.close(number)  # or the tool's end of it would never be seen as closed
     return watch(talk, tool)
 
 
-def start(argv: list[str], env: dict[str, str], placing: list[tuple[int, int, int]]) -> int:
-    """As ``execvpe`` looks for it, but without a copy of this process: that costs less."""
-    folders = [""] if "/" in argv[0] else env.get("PATH", os.defpath).split(":")
+def start(
+    program: str, argv: list[str], env: dict[str, str], placing: list[tuple[int, int, int]]
+) -> int:
+    """Without a copy of this process: that costs less."""
+    return os.posix_spawn(
+        program,
+        argv,
+        env,
+        file_actions=placing,
+        setpgroup=0,  # a session of its own would cost more, and nothing has a terminal
+        setsigdef=SIGNALS,  # some are ignored by Python; to ask for the others would cost more
+    )
+
+
+def find(argv: list[str], env: dict[str, str], placing: list[tuple[int, int, int]]) -> int:
+    """As ``execvpe`` looks for it."""
     fault: OSError = FileNotFoundError(errno.ENOENT, argv[0])
-    for folder in folders:
-        program = f"{folder}/{argv[0]}" if folder else argv[0]
-        if folder and not os.access(program, os.F_OK):  # to see that costs less than to try
+    for folder in env.get("PATH", os.defpath).split(":"):
+        program = f"{folder or '.'}/{argv[0]}"
+        if not os.access(program, os.F_OK):  # to see that costs less than to try
             continue
         try:
-            return os.posix_spawn(
-                program,
-                argv,
-                env,
-                file_actions=placing,
-                setpgroup=0,  # a session of its own would cost more, and nothing has a terminal
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, tools do not
-            )
+            return start(program, argv, env, placing)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -106,10 +115,11 @@ def placed(received: list[int], targets: list[int]) -> list[tuple[int, int, int]
 
 def watch(talk: socket.socket, tool: int) -> int:
     """Say how it ended; nobody inside outlives it for long."""
-    talk.send(b"started\n")
     _, status, usage = os.wait4(tool, 0)
-    with contextlib.suppress(OSError):
+    try:  # noqa: SIM105 - this is waited for
         talk.send(b"exit %d %d\n" % (status, usage.ru_maxrss))
+    except OSError:
+        pass  # nobody hears it
     with contextlib.suppress(OSError):
         os.kill(-1, signal.SIGKILL)  # there is nobody left, most of the time
     code = os.waitstatus_to_exitcode(status)
@@ -117,19 +127,19 @@ def watch(talk: socket.socket, tool: int) -> int:
 
 
 def hear(talk: socket.socket) -> tuple[tuple[list[str], dict[str, str], str, list[int]], list[int]]:
-    """The order behind its length, and the descriptors that came with it."""
-    numbers = array.array("i")
-    space = socket.CMSG_SPACE(MOST_FDS * numbers.itemsize)
-    content, control, _, _ = talk.recvmsg(CHUNK, space, socket.MSG_CMSG_CLOEXEC)
-    for level, kind, data in control:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
-    while len(content) < 4 or len(content) < 4 + int.from_bytes(content[:4], "little"):
-        part = talk.recv(CHUNK)
+    """The order, behind a length that nobody needs here, and the descriptors that came with it."""
+    content, control, _, _ = talk.recvmsg(CHUNK, SPACE, socket.MSG_CMSG_CLOEXEC)
+    received = array.array("i")
+    for _, _, data in control:
+        received.frombytes(data)
+    while True:
+        try:
+            return marshal.loads(content[4:]), received.tolist()
+        except EOFError:  # a long one
+            part = talk.recv(CHUNK)
         if not part:
             os._exit(0)
         content += part
-    return marshal.loads(content[4:]), numbers.tolist()
 
 
 def start_relay(path: str, port: int, talk: socket.socket) -> None:

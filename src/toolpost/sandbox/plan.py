@@ -28,6 +28,7 @@ PORT: Final = 3128
 _OPEN_FILES: Final = 256
 _LOCKED: Final = 8 * 1024 * 1024
 _STACK: Final = 8 * 1024 * 1024
+_PROXIED: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _OF_THE_HOST: Final = ("localhost:", "127.", "[::1]")
 _LIMITER: Final = "/usr/bin/prlimit"
 _WITHOUT_A_VIEW: Final = {"GIT_CONFIG_NOSYSTEM": "1"}
@@ -174,16 +175,15 @@ def unwalled(
     )
 
 
-def environment(confinement: Confinement) -> Mapping[str, str]:
+def environment(confinement: Confinement) -> dict[str, str]:
     """What was granted, over what every program may count on."""
-    proxy = f"http://127.0.0.1:{PORT}"
-    names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     made = view.defaults()
     if confinement.egress:
-        made |= dict.fromkeys(names, proxy)
+        made |= dict.fromkeys(_PROXIED, f"http://127.0.0.1:{PORT}")
         if not any(one.startswith(_OF_THE_HOST) for one in confinement.egress):
             made["NO_PROXY"] = "localhost,127.0.0.1"
-    return {**made, **confinement.environment}
+    made.update(confinement.environment)
+    return made
 
 
 def _walled(

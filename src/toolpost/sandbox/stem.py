@@ -105,10 +105,13 @@ def _as_told(status: int) -> int:
 
 
 async def send(talk: socket.socket, message: Any, fds: Sequence[int]) -> None:
-    content = marshal.dumps(message)
+    content = marshal.dumps(message, 2)  # a form without references is quicker to read
     content = len(content).to_bytes(4, "little") + content
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    sent = talk.sendmsg([content], rights)
+    if fds:
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        sent = talk.sendmsg([content], [rights])
+    else:
+        sent = talk.send(content)
     if sent < len(content):
         await asyncio.get_running_loop().sock_sendall(talk, content[sent:])
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from toolpost.process import Child
@@ -61,7 +61,7 @@ class Warm:
         self,
         argv: Sequence[str],
         *,
-        env: Mapping[str, str],
+        env: dict[str, str],
         folder: str,
         fds: Sequence[tuple[int, int]],
     ) -> Child:
@@ -69,7 +69,7 @@ class Warm:
 
         ``fds`` says which of our descriptors gets which number inside, in pairs.
         """
-        message = (list(argv), dict(env), folder, [target for _, target in fds])
+        message = (list(argv), env, folder, [target for _, target in fds])
         try:
             await send(self._talk, message, [ours for ours, _ in fds])
             await self._started  # its death is heard of; for how long to wait is the caller's
