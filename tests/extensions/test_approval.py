@@ -1039,7 +1039,7 @@ async def test_a_lasting_yes_that_is_revoked_while_it_is_used_is_not_used() -> N
     (standing,) = await bench.desk.standing()
     ((key, record),) = await store.scan("approvals.standing")
     await bench.desk.revoke(standing.handle)
-    assert not await bench.desk._take(key, standing, record)
+    assert not await bench.desk._lasting._take(key, standing, record)
 
 
 async def test_somebody_with_a_no_for_a_request_that_is_gone_hears_so(

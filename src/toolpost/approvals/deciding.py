@@ -1,4 +1,4 @@
-"""Who may answer.
+"""Who may answer, and what an answer makes of a request.
 
 The requesting agent or key never approves itself. The user behind it may, on a channel that the
 agent does not hold. Anybody else needs a role that the config names, or owns the process.
@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
-from toolpost.approvals.values import Channel, Request, principal
+import msgspec
+
+from toolpost.approvals.fitting import exact
+from toolpost.approvals.values import Channel, Decision, Request, Vote, principal
 from toolpost.call import Caller
+from toolpost.errors import Conflict, InvalidArguments
+from toolpost.redact import Rules, redact_text
 
 _HELD_BY_AGENTS: Final = frozenset(("api",))
 _VOUCHED_FOR: Final = frozenset(("callback", "webhook"))
 """Whoever comes here was let in by the program itself or by a signature."""
+_SECRETS: Final = Rules(personal=False)
+_LONGEST: Final = 30 * 86400.0
 
 
 def objection(
@@ -43,4 +50,49 @@ def _behind(by: Caller, asker: Caller) -> bool:
         by.id == asker.id
         or (by.user is not None and by.user == asker.user)
         or (by.owner and asker.owner)
+    )
+
+
+def judge_yes(request: Request, decision: Decision, by: Caller) -> None:
+    """Refuse a yes that says too much, or that the same person has said before."""
+    edit = None if decision.arguments is None else exact(decision.arguments)
+    if edit is not None and _SECRETS.find(edit) and not _SECRETS.find(request.arguments):
+        raise InvalidArguments("There is a secret in these arguments: leave it out.")
+    if edit is None and any(vote.person == (by.user or by.id) for vote in request.votes):
+        raise Conflict(f"You have approved {request.handle}: somebody else has to as well.")
+    if (lasting := decision.lasting) is None:
+        return
+    if request.need > 1:
+        raise Conflict("What several people have to approve is approved for one call at a time.")
+    if lasting.session and request.session is None:
+        raise Conflict(f"{request.handle} belongs to no session.")
+    if not lasting.session and not lasting.where:
+        raise Conflict("Say for which arguments, or for this session: else it would be for all.")
+    if not 0 < lasting.seconds <= _LONGEST or (lasting.uses is not None and lasting.uses < 1):
+        raise Conflict("A lasting yes ends within 30 days and is for at least one call.")
+
+
+def answered(
+    request: Request, decision: Decision, *, by: Caller, channel: Channel, at: float
+) -> Request:
+    """The request with one more vote. Those who approved other arguments have to look again."""
+    replace, vote = msgspec.structs.replace, _vote(decision, by, channel, at)
+    if not decision.approve:
+        return replace(request, status="denied", votes=(*request.votes, vote))
+    votes = request.votes
+    if decision.arguments is not None and (edited := exact(decision.arguments)) != request.decided:
+        request, votes = replace(request, edited=edited), ()
+    votes = (*(v for v in votes if v.person != vote.person), vote)
+    enough = len(votes) >= request.need
+    return replace(request, votes=votes, status="approved" if enough else "waiting")
+
+
+def _vote(decision: Decision, by: Caller, channel: Channel, at: float) -> Vote:
+    return Vote(
+        by=by.id,
+        user=by.user,
+        channel=channel,
+        at=at,
+        approve=decision.approve,
+        reason=redact_text(decision.reason),
     )

@@ -8,27 +8,27 @@ any two lines: what was answered stays answered, and what was used is not used a
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from toolpost.approvals.deciding import objection
-from toolpost.approvals.scope import verify_edit, verify_where, wanted_of
+from toolpost.approvals.deciding import answered, judge_yes, objection
+from toolpost.approvals.fitting import bound, exact, fitting
+from toolpost.approvals.lasting import LastingYes
+from toolpost.approvals.scope import verify_edit, verify_where
+from toolpost.approvals.shelf import Shelf, read, several, unknown
 from toolpost.approvals.values import (
     Channel,
     Decision,
-    Lasting,
     Request,
     Settled,
     Standing,
     State,
-    Vote,
     What,
     kept,
     kept_caller,
@@ -36,7 +36,7 @@ from toolpost.approvals.values import (
 )
 from toolpost.call import OWNER, Call, Caller
 from toolpost.contracts import Clock, Record, Records
-from toolpost.digest import canonical, digest
+from toolpost.digest import digest
 from toolpost.errors import (
     ApprovalDenied,
     ApprovalRequired,
@@ -44,10 +44,8 @@ from toolpost.errors import (
     Denied,
     InvalidArguments,
     QueueFull,
-    ToolNotFound,
 )
-from toolpost.redact import Rules, redact_text
-from toolpost.schema import Schema
+from toolpost.redact import redact_text
 from toolpost.spec import ToolSpec
 from toolpost.wording import short
 
@@ -55,17 +53,12 @@ _log = logging.getLogger("toolpost.approvals")
 _REQUESTS: Final = "approvals"
 _SAME: Final = "approvals.same"
 _OPEN: Final = "approvals.open"
-_STANDING: Final = "approvals.standing"
 _KEPT: Final = 7 * 86400.0
 """Seconds that a request stays readable after its end."""
-_SECRETS: Final = Rules(personal=False)
 _HANDLE: Final = re.compile(r"ap-[0-9a-f]{20}")
 _BEGINNING: Final = re.compile(r"ap-[0-9a-f]{3,20}")
-_LASTING: Final = re.compile(r"st-[0-9a-f]{3,12}")
-_LONGEST: Final = 30 * 86400.0
 _SOONEST, _LATEST = 0.05, 0.5
 """Seconds between two looks at the store while somebody waits."""
-T = TypeVar("T")
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -97,7 +90,12 @@ class Approvals:
         self._approvers = frozenset(approvers)
         self._spec_of = spec_of
         self.tell = tell
-        self.unreadable: dict[str, str] = {}
+        self._shelf = Shelf(records)
+        self._lasting = LastingYes(self._shelf, now=self.now)
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        return self._shelf.unreadable
 
     def now(self) -> float:
         return self._clock.time()
@@ -116,7 +114,7 @@ class Approvals:
         request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
         self._verify_size(request)
         _verify_kept(request)
-        same = digest([_bound(request), request.session])
+        same = digest([bound(request), request.session])
         while True:
             known = await self._records.get(_SAME, same)
             if known is not None and (old := await self._open(known.value)) is not None:
@@ -131,22 +129,22 @@ class Approvals:
             await self._records.put(_OPEN, _mark(request), None)
 
     async def find(self, handle: str) -> Request:
-        return _read(handle, await self._found(handle), Request)
+        return read(handle, await self._found(handle), Request)
 
     async def like(self, beginning: str) -> Request:
         """The only request whose handle begins so: for people, who type."""
         if not _BEGINNING.fullmatch(beginning):
-            raise _unknown(beginning)
+            raise unknown(beginning)
         found = await self._records.scan(_REQUESTS, prefix=beginning, limit=2)
         if not found:
-            raise _unknown(beginning)
+            raise unknown(beginning)
         if len(found) > 1:
-            raise _several(beginning)
-        return _read(*found[0], Request)
+            raise several(beginning)
+        return read(*found[0], Request)
 
     async def all(self) -> list[Request]:
         """Every request that is still kept, the oldest first."""
-        kept = [request async for _, _, request in self._entries(_REQUESTS, Request)]
+        kept = [request async for _, _, request in self._shelf.entries(_REQUESTS, Request)]
         return sorted(kept, key=lambda request: request.asked)
 
     async def waiting(self) -> list[Request]:
@@ -172,7 +170,7 @@ class Approvals:
         )
         standing = None
         if decision.approve and decision.lasting is not None:
-            standing = await self._lay_down(request, decision.lasting, by)
+            standing = await self._lasting.lay_down(request, decision.lasting, by)
         what: What = "approve" if decision.approve else "deny"
         await self._tell(what, by, channel, request=request, standing=standing)
         return request
@@ -200,9 +198,7 @@ class Approvals:
         request = await self._settle(
             handle, no, by=by, channel=channel, seen=None, state="approved"
         )
-        async for key, _, standing in self._entries(_STANDING, Standing):
-            if standing.request == request.handle:
-                await self._records.put(_STANDING, key, None)
+        await self._lasting.end_of(request)
         await self._tell("take back", by, channel, request=request)
         return request
 
@@ -220,8 +216,8 @@ class Approvals:
                     f"There is no approval {short(handle)!r}. Ask anew, without a grant.",
                     remedy="ask_approval",
                 )
-            request = _read(handle, record, Request)
-            approved = _fitting(request, call, spec=spec, admit=admit)
+            request = read(handle, record, Request)
+            approved = fitting(request, call, spec=spec, admit=admit)
             self._demand_yes(request)
             if approved is not None:
                 return Edited(approved)
@@ -231,34 +227,17 @@ class Approvals:
 
     async def covered(self, call: Call, *, spec: str) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
-        prefix = f"{principal(call.caller)}/{call.tool}/"
-        async for key, record, standing in self._entries(_STANDING, Standing, prefix):
-            if self._covers(standing, call, spec) and await self._take(key, standing, record):
-                return standing
-        return None
+        return await self._lasting.covered(call, spec=spec)
 
     async def standing(self) -> list[Standing]:
         """Every yes that lasts, and still does."""
-        now = self.now()
-        kept = [standing async for _, _, standing in self._entries(_STANDING, Standing)]
-        return sorted((one for one in kept if one.holds(now)), key=lambda one: one.given)
+        return await self._lasting.all()
 
     async def revoke(
         self, handle: str, *, by: Caller = OWNER, channel: Channel = "api"
     ) -> Standing:
         """End the only lasting yes whose handle begins so."""
-        begins = _LASTING.fullmatch(handle) is not None
-        found = [
-            (key, standing)
-            async for key, _, standing in self._entries(_STANDING, Standing)
-            if begins and standing.handle.startswith(handle)
-        ]
-        if not found:
-            raise ToolNotFound(f"There is no lasting approval {short(handle)!r}.", remedy="stop")
-        if len(found) > 1:
-            raise _several(handle)
-        key, standing = found[0]
-        await self._records.put(_STANDING, key, None)
+        standing = await self._lasting.end(handle)
         await self._tell("revoke", kept_caller(by), channel, standing=standing)
         return standing
 
@@ -295,7 +274,7 @@ class Approvals:
             handle="ap-" + secrets.token_hex(10),
             tool=call.tool,
             spec=spec,
-            arguments=_exact(call.arguments),
+            arguments=exact(call.arguments),
             caller=kept_caller(call.caller),
             call_id=call.call_id,
             reason=redact_text(reason),
@@ -334,7 +313,7 @@ class Approvals:
     async def _found(self, handle: str) -> Record:
         record = await self._get(handle)
         if record is None:
-            raise _unknown(handle)
+            raise unknown(handle)
         return record
 
     async def _open(self, handle: Any) -> Request | None:
@@ -342,7 +321,7 @@ class Approvals:
         record = await self._records.get(_REQUESTS, handle)
         if record is None:
             return None
-        request, now = self._readable(handle, record, Request), self.now()
+        request, now = self._shelf.readable(handle, record, Request), self.now()
         if request is None:
             return None
         state = request.state(now)
@@ -375,7 +354,7 @@ class Approvals:
         """Add an answer to a request that is in this state."""
         while True:
             record = await self._found(handle)
-            request = _read(handle, record, Request)
+            request = read(handle, record, Request)
             seen = seen or request.seen
             if (why := self._objection(request, decision, by=by, channel=channel)) is not None:
                 _log.warning("%s may not answer %s of %s", by.id, handle, request.caller.id)
@@ -386,14 +365,14 @@ class Approvals:
             if seen != request.seen:
                 raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
             if decision.approve:
-                _judge_yes(request, decision, by)
+                judge_yes(request, decision, by)
                 self.verify(request, decision)
-            answered = _answered(request, decision, _vote(decision, by, channel, self.now()))
-            if await self._replace(answered, record.version):
+            after = answered(request, decision, by=by, channel=channel, at=self.now())
+            if await self._replace(after, record.version):
                 own_no = not decision.approve and principal(by) == principal(request.caller)
-                if answered.status != "waiting" and not own_no:  # else it makes room for the next
+                if after.status != "waiting" and not own_no:  # else it makes room for the next
                     await self._records.put(_OPEN, _mark(request), None)
-                return answered
+                return after
 
     def _objection(
         self, request: Request, decision: Decision, *, by: Caller, channel: Channel
@@ -423,27 +402,6 @@ class Approvals:
                 details={"approval": request.handle},
             )
 
-    async def _lay_down(self, request: Request, lasting: Lasting, by: Caller) -> Standing:
-        now = self.now()
-        standing = Standing(
-            handle="st-" + secrets.token_hex(6),
-            tool=request.tool,
-            spec=request.spec,
-            principal=principal(request.caller),
-            caller=request.caller,
-            expires=now + lasting.seconds,
-            given=now,
-            by=by.user or by.id,
-            request=request.handle,
-            session=request.session if lasting.session else None,
-            where=dict(lasting.where),
-            left=lasting.uses,
-        )
-        key = f"{standing.principal}/{standing.tool}/{standing.handle}"
-        value = msgspec.to_builtins(standing)
-        await self._records.put(_STANDING, key, value, version=0, ttl=lasting.seconds)
-        return standing
-
     async def _tell(
         self,
         what: What,
@@ -463,69 +421,6 @@ class Approvals:
         except Exception:  # noqa: BLE001 - foreign code: what was decided is decided
             _log.exception("nobody could be told of %s by %s", what, by.id)
 
-    def _covers(self, standing: Standing, call: Call, spec: str) -> bool:
-        return (
-            standing.holds(self.now())
-            and standing.spec == spec
-            and standing.session in (None, call.session_id and kept(call.session_id))
-            and not Schema(wanted_of(standing.where)).faults(call.arguments)
-        )
-
-    async def _take(self, key: str, standing: Standing, record: Record) -> bool:
-        """One use, unless the last has gone meanwhile."""
-        while standing.left is not None:
-            if standing.left <= 0:
-                return False
-            less = msgspec.structs.replace(standing, left=standing.left - 1)
-            ttl = max(0.0, standing.expires - self.now())
-            put = self._records.put(
-                _STANDING, key, msgspec.to_builtins(less), version=record.version, ttl=ttl
-            )
-            if await put is not None:
-                return True
-            again = await self._records.get(_STANDING, key)
-            now = None if again is None else self._readable(key, again, Standing)
-            if again is None or now is None:
-                return False
-            record, standing = again, now
-        return True
-
-    async def _entries(
-        self, space: str, kind: type[T], prefix: str = ""
-    ) -> AsyncIterator[tuple[str, Record, T]]:
-        """What is kept and can be read."""
-        after = ""
-        while page := await self._records.scan(space, prefix=prefix, after=after, limit=200):
-            for key, record in page:
-                if (value := self._readable(key, record, kind)) is not None:
-                    yield key, record, value
-            after = page[-1][0]
-
-    def _readable(self, key: str, record: Record, kind: type[T]) -> T | None:
-        try:
-            return msgspec.convert(record.value, kind)
-        except msgspec.ValidationError as fault:
-            handle = key.rpartition("/")[2]
-            if handle not in self.unreadable:
-                _log.error("%s cannot be read, and is left out: %s", handle, fault)
-            self.unreadable[handle] = str(fault)
-            return None
-
-
-def _unknown(handle: str) -> ToolNotFound:
-    return ToolNotFound(f"There is no approval {short(handle)!r}.", remedy="stop")
-
-
-def _several(beginning: str) -> ToolNotFound:
-    return ToolNotFound(f"{short(beginning)!r} may be several: type more of it.", remedy="stop")
-
-
-def _read(handle: str, record: Record, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(record.value, kind)
-    except msgspec.ValidationError as fault:
-        raise Conflict(f"{handle} cannot be read: {fault}. Ask anew, without a grant.") from None
-
 
 def _verify_kept(request: Request) -> None:
     """What could not be read again would be in everybody's way."""
@@ -535,100 +430,9 @@ def _verify_kept(request: Request) -> None:
         raise InvalidArguments(f"This call cannot be kept for a person to see: {fault}.") from None
 
 
-def _exact(arguments: Mapping[str, Any]) -> str:
-    try:
-        return canonical(arguments).decode()
-    except (TypeError, ValueError):
-        raise InvalidArguments(
-            "These arguments cannot be kept until a person has seen them: send plain JSON."
-        ) from None
-
-
 def _mark(request: Request) -> str:
     """Where it counts among the open ones of its caller."""
     return f"{principal(request.caller)}/{request.handle}"
-
-
-def _bound(request: Request) -> list[Any]:
-    """What a yes is bound to."""
-    who = principal(request.caller)
-    return [request.tool, request.spec, request.arguments, who, request.working_dir]
-
-
-def _fitting(
-    request: Request, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
-) -> dict[str, Any] | None:
-    """Refuse a call that is not the one asked for; else the approver's arguments, if those are
-    others than the call's.
-    """
-    if principal(call.caller) != principal(request.caller):
-        _log.warning("%s tried to use %s of %s", call.caller.id, request.handle, request.caller.id)
-        raise ApprovalDenied(f"{request.handle} was not given to you.")
-    if (call.tool, call.working_dir) != (request.tool, request.working_dir):
-        raise Conflict(f"{request.handle} was asked for another call.")
-    if spec != request.spec:
-        raise Conflict(
-            f"{call.tool} has changed since {request.handle} was asked for. Ask anew, without a "
-            "grant.",
-            remedy="ask_approval",
-        )
-    given = _exact(call.arguments)
-    if request.edited is None:
-        if given == request.arguments:
-            return None
-    else:
-        edited = admit(json.loads(request.edited))
-        if given == _exact(edited):
-            return None
-        if given == request.arguments:
-            return edited
-    raise Conflict(
-        f"The arguments are not those that {request.handle} was asked for. Send those, or ask "
-        "anew, without a grant.",
-        remedy="ask_approval",
-    )
-
-
-def _vote(decision: Decision, by: Caller, channel: Channel, at: float) -> Vote:
-    return Vote(
-        by=by.id,
-        user=by.user,
-        channel=channel,
-        at=at,
-        approve=decision.approve,
-        reason=redact_text(decision.reason),
-    )
-
-
-def _judge_yes(request: Request, decision: Decision, by: Caller) -> None:
-    edit = None if decision.arguments is None else _exact(decision.arguments)
-    if edit is not None and _SECRETS.find(edit) and not _SECRETS.find(request.arguments):
-        raise InvalidArguments("There is a secret in these arguments: leave it out.")
-    if edit is None and any(vote.person == (by.user or by.id) for vote in request.votes):
-        raise Conflict(f"You have approved {request.handle}: somebody else has to as well.")
-    if (lasting := decision.lasting) is None:
-        return
-    if request.need > 1:
-        raise Conflict("What several people have to approve is approved for one call at a time.")
-    if lasting.session and request.session is None:
-        raise Conflict(f"{request.handle} belongs to no session.")
-    if not lasting.session and not lasting.where:
-        raise Conflict("Say for which arguments, or for this session: else it would be for all.")
-    if not 0 < lasting.seconds <= _LONGEST or (lasting.uses is not None and lasting.uses < 1):
-        raise Conflict("A lasting yes ends within 30 days and is for at least one call.")
-
-
-def _answered(request: Request, decision: Decision, vote: Vote) -> Request:
-    """The request with one more vote. Those who approved other arguments have to look again."""
-    replace = msgspec.structs.replace
-    if not decision.approve:
-        return replace(request, status="denied", votes=(*request.votes, vote))
-    votes = request.votes
-    if decision.arguments is not None and (edited := _exact(decision.arguments)) != request.decided:
-        request, votes = replace(request, edited=edited), ()
-    votes = (*(v for v in votes if v.person != vote.person), vote)
-    enough = len(votes) >= request.need
-    return replace(request, votes=votes, status="approved" if enough else "waiting")
 
 
 def _by(request: Request) -> str:
