@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
-import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -24,20 +22,18 @@ import msgspec
 
 from toolpost import incarnation
 from toolpost.approvals.values import kept, kept_caller
-from toolpost.call import Caller, Progress, new_call_id
+from toolpost.call import Caller, Progress
 from toolpost.clock import SystemClock
 from toolpost.config import Config
-from toolpost.contracts import PARCEL, Clock, Parcel
+from toolpost.contracts import Clock
 from toolpost.digest import canonical, digest
-from toolpost.errors import CallError, InternalError, InvalidArguments
-from toolpost.failure import failure
+from toolpost.errors import CallError, InvalidArguments
 from toolpost.jobs.board import LEASE, Board
-from toolpost.jobs.carried import Carriers, parcel
+from toolpost.jobs.carried import Carriers
 from toolpost.jobs.held import Held
-from toolpost.jobs.lane import Lane
-from toolpost.jobs.recovery import Recovery, extension, own_key
-from toolpost.jobs.values import Given, Job, State, cancelled, shown, state_of, unknown
-from toolpost.result import Result
+from toolpost.jobs.recovery import Recovery, extension
+from toolpost.jobs.running import Running, walked
+from toolpost.jobs.values import Given, Job, State, cancelled, shown
 from toolpost.runtime import Runtime
 from toolpost.spec import Effects
 
@@ -48,12 +44,6 @@ _ANSWERS: Final = 1.0
 _LEFT: Final = 2.0
 """Seconds between two looks for answers of people, and for what nobody runs."""
 _STOP: Final = 5.0
-_CARRIED: Final = 1000
-"""Jobs that run elsewhere, at once; those that run here are counted by the setting ``running``."""
-_ABSENT: Final = 1.0
-_PATIENCE: Final = 3600.0
-"""Seconds that a job waits for its turn where a rate or a queue sends it away."""
-_LATER: Final = ("RATE_LIMITED", "QUEUE_FULL")
 _MOST_HEARD: Final = 1000
 _NUMBERS: Final = itertools.count()
 _GRAVITY: Final[tuple[Effects, ...]] = ("read", "idempotent", "once")
@@ -78,22 +68,29 @@ class Jobs:
             keep=keep and keep.keep,
         )
         self._recovery, self._carriers = Recovery(runtime, self.board), Carriers(runtime)
-        self.seen_through = 0
-        """How many have ended here."""
-        self._name = ""
-        self._held: dict[str, Held] = {}
-        self._here, self._elsewhere = (
-            Lane(self._run, most=most, wanted=lambda held: held.job.id in self._held)
-            for most in (settings.running, _CARRIED)
+        self._running = Running(
+            runtime,
+            self.board,
+            recovery=self._recovery,
+            carriers=self._carriers,
+            most=settings.running,
         )
+        self._held = self._running.held
+        self._name = ""
         self._tending: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()
-        self._changed, self._closing = asyncio.Event(), asyncio.Event()
+        self._closing = asyncio.Event()
+
+    @property
+    def seen_through(self) -> int:
+        """How many have ended here."""
+        return self._running.seen_through
 
     async def open(self) -> None:
         """Take up what was left by those who have died, and run jobs from now on."""
         self._name = f"{incarnation.mine()}#{next(_NUMBERS)}"
         self._closing.clear()
+        self._running.begin()
         try:
             await self._say_hold()
             await self._take_up()
@@ -111,13 +108,13 @@ class Jobs:
         self._closing.set()
         await asyncio.wait([self._tending])  # what it has begun to take it holds
         self._tending, name, self._name = None, self._name, ""
-        self._here.clear()
-        self._elsewhere.clear()
+        running = self._running
+        running.begin_no_more()
         loop = asyncio.get_running_loop()
         ends = loop.time() + grace
-        while self._here.tasks and not hurry() and (left := ends - loop.time()) > 0:
-            await asyncio.wait(self._here.tasks, timeout=min(left, _LOOK))
-        tasks = self._here.tasks | self._elsewhere.tasks
+        while running.here.tasks and not hurry() and (left := ends - loop.time()) > 0:
+            await asyncio.wait(running.here.tasks, timeout=min(left, _LOOK))
+        tasks = running.tasks
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -164,7 +161,7 @@ class Jobs:
             key=key,
             grant=grant,
         )
-        planned = await self._walked(name, arguments, caller, given, dry_run=True)
+        planned = await walked(self._runtime, name, arguments, caller, given, dry_run=True)
         plan = planned.raise_for_error().metadata.plan or {}
         admitted = plan.get("arguments", arguments or {})  # as the guards have left them
         given = _replace(given, arguments=_exact(admitted))
@@ -185,7 +182,7 @@ class Jobs:
         job, version = await self.board.put_down(job, given)
         if version is None:
             return await self.board.get(job.id, caller=caller)
-        self._queue(Held(self.board, job.holder, job, version))
+        self._running.put(Held(self.board, job.holder, job, version))
         return job
 
     async def get(self, job_id: str, *, caller: Caller) -> Job:
@@ -202,13 +199,13 @@ class Jobs:
         """Stop a job, wherever it runs: as it is when it has ended, or after some seconds."""
         job = await self.board.cancel(job_id, caller=caller)
         if not job.over:
-            self._stop(job_id)
+            self._running.stop(job_id)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_STOP):
                     return await self.wait(job_id, caller=caller)
             return await self.get(job_id, caller=caller)
         if (held := self._held.get(job_id)) is not None and held.task is None:
-            self._drop(held)
+            self._running.drop(held)
         return job
 
     async def wait(self, job_id: str, *, caller: Caller) -> Job:
@@ -237,9 +234,7 @@ class Jobs:
     async def until_idle(self) -> None:
         """Run until there is nothing left to run. Whoever relies on this being here is heard."""
         while True:
-            while self._held:
-                self._changed.clear()
-                await self._changed.wait()
+            await self._running.until_none_is_held()
             await self.board.let_go(self._name)
             await self._take_up()
             if not self._held:
@@ -284,24 +279,24 @@ class Jobs:
         await self.board.hold(self._name, house(self._runtime.config))
 
     async def _hear_cancels(self) -> None:
-        if self._here.tasks or self._elsewhere.tasks:
+        if self._running.tasks:
             for job_id in await self.board.to_cancel():
-                self._stop(job_id)
+                self._running.stop(job_id)
 
     async def _hear_answers(self) -> None:
         """What people were asked has been answered, or nobody will."""
         desk = extension(self._runtime, "approval")
         for held in [one for one in self._held.values() if one.job.state == "waiting"]:
-            if held.task is not None or held in self._here or held in self._elsewhere:
+            if held in self._running:
                 continue
             if await self.board.version(held.job.id) != held.version:
-                self._drop(held)  # somebody has cancelled it
+                self._running.drop(held)  # somebody has cancelled it
                 continue
             request = None
             with suppress(CallError, AttributeError):  # it is not there, or nobody asks any more
                 request = await desk.approvals.find(held.job.approval)
             if request is None or request.state(self.board.now()) != "waiting":
-                self._queue(held)
+                self._running.put(held)
 
     async def _take_up(self) -> None:
         async with self._taking:
@@ -334,242 +329,12 @@ class Jobs:
         if await held.take():
             self._held[held.job.id] = held
             if held.job.state != "waiting":
-                self._queue(held)
-
-    # Running.
-
-    def _queue(self, held: Held) -> None:
-        if not self._name:
-            return
-        self._held[held.job.id] = held
-        (self._elsewhere if held.job.carrier else self._here).put(held)
-
-    def _drop(self, held: Held) -> None:
-        self._held.pop(held.job.id, None)
-        held.tell(None)
-        self._changed.set()
-
-    def _stop(self, job_id: str) -> None:
-        held = self._held.get(job_id)
-        if held is not None and held.task is not None and not held.stopped:
-            held.stopped = True
-            held.task.cancel()
-
-    async def _run(self, held: Held) -> None:
-        try:
-            await self._attempt(held)
-        except asyncio.CancelledError:
-            await _to_the_end(self._broken_off(held))
-            raise
-        except CallError as fault:  # of the store: it stays ours, and is tried again
-            _log.error("%s cannot be run now: %s", held.job.id, fault)
-            self._later(held, fault.retry_after or 1.0)
-        except Exception:  # noqa: BLE001 - a fault of ours: nobody knows how far it got
-            _log.exception("%s cannot be run", held.job.id)
-            await self._over(held, unknown(held.job), "unknown")
-        finally:
-            held.task = None
-
-    async def _attempt(self, held: Held) -> None:
-        if held.outcome is not None:  # it has run, and that could not be kept as yet
-            await _to_the_end(self._settled(held, held.outcome))
-            return
-        given = await self.board.given(held.job)
-        if held.job.carrier and held.job.state == "running":
-            await self._collected(held, given)
-            return
-        now, carrier = self.board.now(), self._carriers.of(held.job.tool)
-        if held.job.carrier and self._is_absent(held.job):
-            self._later(held, _ABSENT)
-            return
-        job = _replace(
-            held.job,
-            state="running",
-            holder=held.holder,
-            started=held.job.started or now,
-            attempts=held.job.attempts + 1,
-            call_id=new_call_id(),
-            progress=None,
-            carrier=carrier,
-        )
-        held.settled = False
-        if not await held.write(job):
-            self._drop(held)  # cancelled, or another's
-            return
-        result = _lost(job) if given is None else await self._executed(held, job, given)
-        held.outcome = result
-        await _to_the_end(self._settled(held, result))
-
-    async def _executed(self, held: Held, job: Job, given: Given) -> Result:
-        given = _replace(given, key=given.key or own_key(job), grant=job.approval or given.grant)
-        handed = None
-        if job.carrier:  # its limit is that of the run, which may begin much later
-            handed, given = parcel(job, given), _replace(given, timeout=None)
-        return await self._walked(
-            job.tool,
-            json.loads(given.arguments),
-            job.caller,
-            given,
-            handed=handed,
-            call_id=job.call_id,
-            on_progress=held.hearing(asyncio.get_running_loop()),
-        )
-
-    async def _walked(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        caller: Caller,
-        given: Given,
-        *,
-        dry_run: bool = False,
-        handed: Parcel | None = None,
-        call_id: str | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> Result:
-        metadata = None if given.metadata is None else json.loads(given.metadata)
-        if handed is not None:
-            metadata = {**(metadata or {}), PARCEL: handed}
-        return await self._runtime.execute(
-            name,
-            arguments,
-            caller=caller,
-            session_id=given.session_id,
-            timeout=given.timeout,
-            working_dir=given.working_dir,
-            dry_run=dry_run,
-            phase=given.phase,
-            metadata=metadata,
-            key=given.key,
-            grant=given.grant,
-            on_progress=on_progress,
-            call_id=call_id,
-        )
-
-    def _is_absent(self, job: Job) -> bool:
-        """Whether nobody has its tool right now, and may have it again soon."""
-        waited = self.board.now() - job.created
-        return self._runtime.registry.get(job.tool) is None and waited < _PATIENCE
-
-    async def _collected(self, held: Held, given: Given | None) -> None:
-        """See a job through that somebody else has handed over."""
-        if await self.board.is_to_be_cancelled(held.job):
-            held.stopped = True
-            await self._broken_off(held)
-            return
-        held.settled = False
-        hears = held.hearing(asyncio.get_running_loop())
-        result = await self._carriers.collect(held.job, hears)
-        if result is None:  # whoever held it has not got so far
-            await self._recovery.release(held.job)
-            if await held.write(_replace(held.job, state="queued", approval=None)):
-                self._later(held, 0.0)
-            else:
-                self._drop(held)
-            return
-        if given is not None:
-            result = await self._carriers.brought_in(held.job, given, result)
-        held.job = _replace(held.job, call_id=result.metadata.call_id)
-        held.outcome = result
-        await _to_the_end(self._settled(held, result))
-
-    async def _settled(self, held: Held, result: Result) -> None:
-        """What an attempt has led to."""
-        error, job = result.error, held.job
-        handle = (error.details or {}).get("approval") if error is not None else None
-        if error is not None and error.code == "APPROVAL_REQUIRED" and handle is not None:
-            if not await held.write(_replace(job, state="waiting", approval=handle)):
-                self._drop(held)
-        elif error is not None and self._may_come_again(job, result):
-            if await held.write(_replace(job, state="queued")):
-                self._later(held, error.retry_after or 1.0)
-            else:
-                self._drop(held)
-        else:
-            await self._over(held, result, state_of(result))
-        held.outcome, held.settled = None, True
-
-    def _may_come_again(self, job: Job, result: Result) -> bool:
-        """A full queue is no end, nor is a rate, nor a key whose call seems to run still."""
-        error, waited = result.error, self.board.now() - job.created
-        assert error is not None
-        if error.code == "CONFLICT" and error.retryable:
-            return waited < _PATIENCE
-        if job.carrier and error.code == "UNAVAILABLE" and error.retryable:
-            return error.effects == "none" and waited < _PATIENCE
-        if job.carrier and error.code == "NOT_FOUND" and self._is_absent(job):
-            return True
-        return error.code in _LATER and error.effects == "none" and waited < _PATIENCE
-
-    async def _broken_off(self, held: Held) -> None:
-        """The run was stopped: by who cancelled it, or because this process ends. It may have come
-        to its end just before.
-        """
-        if held.outcome is not None:
-            await self._settled(held, held.outcome)
-        job = held.job
-        if job.id not in self._held or (held.settled and not held.stopped):
-            return
-        if held.stopped:
-            result = await self._stopped(job)
-            await self._over(held, result, state_of(result))
-        elif job.carrier and job.state == "running":  # it goes on, and others see it through
-            await held.write(_replace(job, holder=""))
-            self._drop(held)
-        elif job.state != "running" or job.effects != "once":
-            if job.state == "running":
-                job = _replace(job, state="queued", approval=None)
-            await held.write(_replace(job, holder=""))
-            self._drop(held)
-        else:
-            await self._over(held, unknown(job), "unknown")
-
-    async def _stopped(self, job: Job) -> Result:
-        """What a job has come to that is to be no more."""
-        begun = job.state == "running"
-        if begun and job.carrier:
-            with suppress(CallError):  # nobody can be told: it may run, or have run
-                result = await self._carriers.recall(job)
-                begun = result is not None
-                given = await self.board.given(job)
-                if result is not None and given is not None and state_of(result) != "cancelled":
-                    return await self._carriers.brought_in(job, given, result)
-        return cancelled(job, begun=begun)
-
-    async def _over(self, held: Held, result: Result, state: State) -> None:
-        if await held.end(result, state):
-            self.seen_through += 1
-        else:
-            _log.error("%s was taken by another while it ran: its result is lost", held.job.id)
-        self._drop(held)
-
-    def _later(self, held: Held, seconds: float) -> None:
-        pause = min(max(seconds, 0.05), 60.0) if math.isfinite(seconds) else 1.0
-        asyncio.get_running_loop().call_later(pause, self._again, held)
-
-    def _again(self, held: Held) -> None:
-        if self._held.get(held.job.id) is held and held.task is None:
-            self._queue(held)
+                self._running.put(held)
 
 
 def house(config: Config) -> str:
     """Whose tools these are: those of a config."""
     return str(config.file.resolve() if config.file is not None else config.base)
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Done, whatever becomes of who waits for it."""
-    task = asyncio.get_running_loop().create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-
-
-def _lost(job: Job) -> Result:
-    gone = InternalError("What this job was given is not there any more.", effects="none")
-    return Result(error=failure(gone, tool=job.tool, call_id="", effects=job.effects))
 
 
 def _exact(arguments: Any) -> str:

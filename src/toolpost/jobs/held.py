@@ -1,7 +1,7 @@
 """A job that this process runs, or is about to: written only as long as it is ours.
 
-Above: ``desk``. Below: ``board``. What a tool tells while it runs goes to those who follow the job
-here at once, and into the store now and then. It refuses to know how a job is run.
+Above: ``running``. Below: ``board``. What a tool tells while it runs goes to those who follow the
+job here at once, and into the store now and then. It refuses to know how a job is run.
 """
 
 from __future__ import annotations

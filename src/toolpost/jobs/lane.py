@@ -1,6 +1,6 @@
 """A lane: jobs that wait their turn, and so many at a time that run.
 
-Above: ``desk``, which has one for what runs here and one for what runs elsewhere. It refuses to
+Above: ``running``, which has one for what runs here and one for what runs elsewhere. It refuses to
 know what running a job is.
 """
 
