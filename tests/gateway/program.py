@@ -18,7 +18,7 @@ from toolpost.config import find
 from toolpost.gateway.identity.keys import Keys
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import AuditedCall, calls
-from toolpost.runtime import store_of
+from toolpost.parts import store_of
 from toolpost.stores.lazy import LazyStore
 
 CONFIG = """\

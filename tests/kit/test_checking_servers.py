@@ -15,8 +15,8 @@ from toolpost.config import Config, Settings
 from toolpost.contracts import Home, Services
 from toolpost.environ import secret
 from toolpost.kit.checking import Scores, check, subject_of_definition
+from toolpost.parts import sandbox_of
 from toolpost.plugins import SharedSandbox
-from toolpost.runtime import sandbox_of
 
 pytestmark = [pytest.mark.anyio, servers.needed]
 

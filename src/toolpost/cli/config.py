@@ -18,9 +18,9 @@ from toolpost.cli.terminal import console, err, json_text, plain, print_json, ro
 from toolpost.config import Config, find, unlisted
 from toolpost.errors import MissingPart
 from toolpost.options import Options
+from toolpost.parts import idle, verify_backends, verify_extensions
 from toolpost.plugins import BUILT_IN, load
 from toolpost.redact import Rules, replaced
-from toolpost.runtime import idle, verify_backends, verify_extensions
 
 _SECRET: Final = re.compile(r"secret|token|password|passwd|credential|api_?key|private_?key", re.I)
 _IN_ADDRESS: Final = re.compile(r"(?<=://)([^/?#@\s:]*):\S*(?=@)")

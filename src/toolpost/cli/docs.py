@@ -24,8 +24,9 @@ from toolpost.config import Config, find
 from toolpost.errors import CallError
 from toolpost.kit.pages import Latency, Page, latencies, markdown, measured, page
 from toolpost.ledger.reading import last_calls
+from toolpost.parts import store_of
 from toolpost.registry import Entry, no_such_tool
-from toolpost.runtime import Runtime, store_of
+from toolpost.runtime import Runtime
 from toolpost.spec import ToolSpec
 
 _MADE: Final = "<!-- Made by `toolpost docs`: it writes over this file. -->"

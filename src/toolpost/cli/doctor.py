@@ -34,8 +34,9 @@ from toolpost.config import FILE_NAME, Config, Settings, find, unlisted
 from toolpost.contracts import Health
 from toolpost.errors import SetupError
 from toolpost.executor import Executor
+from toolpost.parts import idle
 from toolpost.registry import Registry
-from toolpost.runtime import Runtime, idle
+from toolpost.runtime import Runtime
 from toolpost.spec import Isolation, ToolSpec
 from toolpost.stores.kept import REMEDIES
 

@@ -31,8 +31,8 @@ from toolpost.contracts import Home, Services
 from toolpost.environ import remembered, secret, variables
 from toolpost.errors import CallError, SourceError
 from toolpost.options import options_from
+from toolpost.parts import sandbox_of
 from toolpost.plugins import SharedSandbox
-from toolpost.runtime import sandbox_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 _GENERIC: Final = re.compile(r"(?:^|[-_])(?:mcp|server|index|main|dist)(?=[-_.]|$)|\.\w+$")

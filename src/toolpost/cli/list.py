@@ -28,7 +28,7 @@ from toolpost.cli.terminal import (
 )
 from toolpost.config import Settings, find
 from toolpost.lock import QUARANTINED
-from toolpost.runtime import store_of
+from toolpost.parts import store_of
 from toolpost.spec import TIERS, ToolSpec
 
 if TYPE_CHECKING:

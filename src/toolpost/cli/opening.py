@@ -21,7 +21,8 @@ from toolpost.cli.progress import Bar
 from toolpost.cli.terminal import counted, err, safe
 from toolpost.config import Config, find
 from toolpost.extensions.log import setup
-from toolpost.runtime import Runtime, store_of
+from toolpost.parts import store_of
+from toolpost.runtime import Runtime
 from toolpost.stores.lazy import LazyStore
 from toolpost.wording import short
 

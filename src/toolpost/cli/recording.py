@@ -17,7 +17,7 @@ from toolpost.call import Caller
 from toolpost.cli.terminal import err, safe
 from toolpost.config import Config
 from toolpost.ledger.record import AuditRecord
-from toolpost.runtime import audit_of
+from toolpost.parts import audit_of
 from toolpost.stores.lazy import LazyStore
 
 Keep = Callable[[AuditRecord], Awaitable[bool]]

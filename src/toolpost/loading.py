@@ -1,0 +1,251 @@
+"""Sources loaded into a registry as far as the lock lets them, and again when they change.
+
+Above: ``runtime.py``. Below: ``lock.py``, and the sources that the config names. One that is broken
+keeps its last good tools, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from toolpost.config import Config
+from toolpost.contracts import (
+    Authenticates,
+    Backend,
+    Closes,
+    Complains,
+    Dispensable,
+    Draws,
+    Source,
+    Tell,
+)
+from toolpost.errors import ConfigError, NameTaken, SetupError
+from toolpost.lock import Difference, Offer, Pins, placeholder, source_name
+from toolpost.parts import placed
+from toolpost.plugins import load
+from toolpost.registry import Entry, Registry, as_entry, renamed
+
+_log = logging.getLogger("toolpost")
+_TAKEN: Final = "another source has a tool of this name, which stays"
+
+
+class Loading:
+    """The sources of a config. ``broken``: what is wrong right now, by its label."""
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        *,
+        backend: Callable[[str], Backend],
+        secret: Callable[[str], str | None],
+    ) -> None:
+        self._registry = registry
+        self.pins = Pins(config.base / config.settings.lock)
+        self.broken: dict[str, str] = {}
+        self.sources = [Loaded(t, i, config) for i, t in enumerate(config.settings.sources)]
+        for loaded in self.sources:
+            if isinstance(loaded.source, Draws):
+                loaded.source.draw(backend)
+            if isinstance(loaded.source, Authenticates):
+                loaded.source.authenticate(secret)
+        self._watching: list[asyncio.Task[None]] = []
+        self._one_at_a_time = asyncio.Lock()
+
+    async def load(self, tell: Tell = lambda done, total: None) -> None:
+        """Every source; the first that cannot be loaded, and is required, stops it with its reason.
+        Those come first: a name that they have is not another's to take.
+        """
+        await asyncio.to_thread(self.pins.read)
+        for source in sorted(self.sources, key=lambda one: not one.required):
+            try:
+                await self._load(source, tell)
+            except SetupError as broken:
+                if source.required:
+                    raise
+                self._note(source, broken.message, broken)
+            else:
+                self.broken.pop(source.label, None)
+
+    async def reload(self) -> None:
+        """Every source again."""
+        await self._read_lock()
+        for source in self.sources:
+            await self._reload(source)
+
+    def watch(self) -> None:
+        """Load again what changes, from now on."""
+        self._watching = [asyncio.create_task(self._watch(one)) for one in self.sources]
+        self._watching.append(asyncio.create_task(self._watch_lock()))
+
+    async def stop_watching(self) -> None:
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+
+    @property
+    def closing(self) -> Sequence[Closes]:
+        """The sources that want to be closed."""
+        return [one.source for one in self.sources if isinstance(one.source, Closes)]
+
+    @property
+    def problems(self) -> Mapping[str, str | None]:
+        told = {
+            one.label: one.source.problem
+            for one in self.sources
+            if isinstance(one.source, Complains)
+        }
+        return {**told, **self.broken}
+
+    @property
+    def left_out(self) -> Mapping[str, Mapping[str, str]]:
+        """Source → the tools that it offers and that are not taken, and why."""
+        told = {
+            one.label: {**(getattr(one.source, "left_out", None) or {}), **one.outdone}
+            for one in self.sources
+        }
+        return {
+            label: {key if isinstance(key, str) else "/".join(key): why for key, why in out.items()}
+            for label, out in told.items()
+            if out
+        }
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        return {name: one.reason for s in self.sources for name, one in s.withheld.items()}
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        return [Offer(one.pinned_as, entry.spec) for one in self.sources for entry in one.offered]
+
+    async def _load(self, loaded: Loaded, tell: Tell = lambda done, total: None) -> None:
+        async with self._one_at_a_time:
+            with loaded.placed():
+                items = await loaded.source.load(tell)
+            await self._register(loaded, [loaded.named(as_entry(item)) for item in items])
+
+    async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
+        """Put what a source offers into the registry, as far as the lock lets it."""
+        withheld = await asyncio.to_thread(self.pins.judge, loaded.pinned_as, offered)
+        beaten = self._beaten(loaded, {entry.spec.name for entry in offered} - loaded.names)
+        entries = [
+            placeholder(withheld[name]) if name in withheld else entry
+            for entry in offered
+            if (name := entry.spec.name) not in beaten
+        ]
+        names = {entry.spec.name for entry in entries}
+        try:
+            self._registry.update(entries, gone=loaded.names - names)
+        except NameTaken as taken:
+            raise NameTaken(f"{loaded.label}: {taken.message}", at=taken.at) from None
+        for other in self.sources:
+            other.names -= names  # those that the lock gives to this one
+        for name in sorted(withheld.keys() - loaded.withheld.keys()):
+            _log.warning("%s: %s", loaded.label, withheld[name].reason)
+        outdone = {name: _TAKEN for name in beaten if self.pins.owner(name) is None}
+        for name in sorted(outdone.keys() - loaded.outdone.keys()):
+            _log.warning("%s: the tool %s is left out: %s", loaded.label, name, _TAKEN)
+        loaded.names, loaded.offered, loaded.withheld = names, offered, withheld
+        loaded.outdone = outdone
+
+    def _beaten(self, loaded: Loaded, fresh: set[str]) -> set[str]:
+        """The names that another source holds and keeps. Without a lock nobody can say whose a
+        name is, and two that want it are a fault.
+        """
+        beaten = set()
+        for name in sorted(fresh):
+            if name in self._registry:
+                owner = next((other for other in self.sources if name in other.names), None)
+                rightful = self.pins.owner(name)
+                twins = owner is not None and owner.pinned_as == loaded.pinned_as
+                if rightful is None and getattr(loaded.source, "gives_way", False):
+                    beaten.add(name)
+                    continue
+                if owner is None or rightful is None or twins:
+                    raise NameTaken(
+                        f"{loaded.label} and {owner.label if owner else 'your code'} both have a "
+                        f"tool {name!r}: rename one, or give one of the sources a namespace"
+                    )
+                if rightful != loaded.pinned_as:
+                    beaten.add(name)
+        return beaten
+
+    async def _reload(self, loaded: Loaded) -> None:
+        try:
+            await self._load(loaded)
+        except Exception as broken:  # noqa: BLE001 - a source may raise anything; what it had stays
+            self._note(loaded, _told(broken), broken)
+        else:
+            self.broken.pop(loaded.label, None)
+            _log.info("%s was loaded again", loaded.label)
+
+    async def _watch(self, loaded: Loaded) -> None:
+        try:
+            async for _ in loaded.source.changes():
+                await self._reload(loaded)
+        except Exception as broken:  # noqa: BLE001 - a source may raise anything; it is seen
+            self._note(loaded, f"no longer watched: {_told(broken)}", broken)
+
+    async def _read_lock(self) -> None:
+        try:
+            async with self._one_at_a_time:
+                await asyncio.to_thread(self.pins.read)
+        except ConfigError as broken:
+            self.broken["lock"] = broken.message
+            _log.error("the lock stays as it was: %s", broken.message)
+        else:
+            self.broken.pop("lock", None)
+
+    async def _watch_lock(self) -> None:
+        async for _ in self.pins.changes():
+            await self._read_lock()
+            for loaded in self.sources:
+                await self._hold_against_lock(loaded)
+
+    async def _hold_against_lock(self, loaded: Loaded) -> None:
+        """What the source offered last, judged anew."""
+        try:
+            async with self._one_at_a_time:
+                await self._register(loaded, loaded.offered)
+        except SetupError as broken:
+            self._note(loaded, broken.message, broken)
+
+    def _note(self, loaded: Loaded, problem: str, broken: Exception) -> None:
+        self.broken[loaded.label] = problem
+        trace = None if isinstance(broken, SetupError) else broken
+        _log.error("%s keeps the tools it had: %s", loaded.label, problem, exc_info=trace)
+
+
+class Loaded:
+    """A source as the config names it, and the names of the tools it gave."""
+
+    def __init__(self, table: Mapping[str, Any], index: int, config: Config) -> None:
+        options = dict(table)
+        kind = options.pop("kind", None)
+        self.namespace: str | None = options.pop("namespace", None)
+        self.label = f"source {index + 1} ({kind})"
+        self.placed = partial(placed, config, "sources", index)
+        with self.placed():
+            if not isinstance(kind, str):
+                raise ConfigError('a source has no kind; say kind = "files", for example')
+            part = load("sources", kind)
+            self.source: Source = part.from_config(options, config.base)
+        tuning = {"kind", *getattr(part, "tuning", ())}  # how it is asked, not what
+        self.pinned_as = source_name(kind, {k: v for k, v in table.items() if k not in tuning})
+        self.required = not isinstance(self.source, Dispensable) or self.source.required
+        self.names: set[str] = set()
+        self.offered: Sequence[Entry] = ()
+        self.withheld: Mapping[str, Difference] = {}
+        self.outdone: Mapping[str, str] = {}
+        """What it offers and does not have, because its names were taken: where it gives way."""
+
+    def named(self, entry: Entry) -> Entry:
+        return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry
+
+
+def _told(broken: Exception) -> str:
+    return str(broken) if isinstance(broken, SetupError) else repr(broken)
