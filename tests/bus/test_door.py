@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,10 +42,12 @@ async def erase() -> str:
 
 
 @asynccontextmanager
-async def door(server: Embedded, prefix: str, base: Path) -> AsyncIterator[tuple[str, str, Bus]]:
+async def door(
+    server: Embedded, prefix: str, base: Path, *tools: Any, doors: list[NatsDoor] | None = None
+) -> AsyncIterator[tuple[str, str, Bus]]:
     config = Config.of({"store": {"kind": "memory"}}, base=base)
     settings = NatsSettings(servers=(server.url,), prefix=prefix)
-    async with Runtime(config, tools=[who, erase]) as runtime:
+    async with Runtime(config, tools=[who, erase, *tools]) as runtime:
         made, text = await Keys(runtime.store, clock=SystemClock()).create("ada")
         auth = AuthSettings(keys=True)
         identity = Identity.of(auth, records=runtime.store, clock=SystemClock())
@@ -54,6 +57,8 @@ async def door(server: Embedded, prefix: str, base: Path) -> AsyncIterator[tuple
         ):
             assert opened._opening is not None
             await opened._opening
+            if doors is not None:
+                doors.append(opened)
             yield made.id, text, client
 
 
@@ -121,3 +126,52 @@ async def test_progress_is_told_before_the_result(
         await until(lambda: len(heard) == 2)
         assert [one["type"] for one in heard] == ["call.progress", "call.response"]
         assert heard[0]["payload"]["message"] == "half"
+
+
+held, go = asyncio.Event(), asyncio.Event()
+
+
+@tool(tier=0, effects="read", timeout=60)
+async def hold(call: Call) -> str:
+    """Hold on."""
+    held.set()
+    await go.wait()
+    return "held"
+
+
+async def test_a_door_that_closes_ends_what_it_has_taken_and_leaves_the_rest_to_others(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    held.clear()
+    go.clear()
+    doors: list[NatsDoor] = []
+    async with (
+        door(nats, prefix, tmp_path / "one", hold, doors=doors) as (_, key, client),
+        bus(nats, prefix) as other,
+    ):
+        call = asyncio.create_task(asked(client, {"tool": "hold"}, key))
+        await held.wait()
+        async with door(nats, prefix, tmp_path / "two") as (_, theirs, _):
+            closing = asyncio.create_task(doors[0].close(grace=60))
+            assert doors[0]._subscription is not None
+            await until(lambda: doors[0]._subscription._closed)  # type: ignore[union-attr]
+            for _ in range(20):
+                told = await asked(other, {"tool": "who"}, theirs)
+                assert told["payload"].get("error") is None
+        go.set()
+        await closing
+        assert (await call)["payload"]["output"] == "held"
+
+
+async def test_what_does_not_end_in_time_is_told_that_it_was_stopped(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    held.clear()
+    go.clear()
+    doors: list[NatsDoor] = []
+    async with door(nats, prefix, tmp_path, hold, doors=doors) as (_, key, client):
+        call = asyncio.create_task(asked(client, {"tool": "hold"}, key))
+        await held.wait()
+        await doors[0].close(grace=0.1)
+        error = (await call)["payload"]["error"]
+        assert (error["code"], error["effects"]) == ("UNAVAILABLE", "unknown")

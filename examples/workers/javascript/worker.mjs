@@ -12,7 +12,8 @@ const inspector = new Inspector(() => trusted(KEYS)), calls = new Map(), BROKEN 
 const bus = await connect({ servers: NATS, name: source, maxReconnectAttempts: -1 });
 const say = (to, type, payload, correlationId = null) =>
   bus.publish(to, JSON.stringify({ id: randomUUID(), timestamp: new Date().toISOString(), source, type, correlationId, payload }));
-const here = (type) => say(`${PREFIX}.workers`, type, { worker, offers: digest, tools: 1, every });
+let leaving = false;
+const here = (type) => leaving || say(`${PREFIX}.workers`, type, { worker, offers: digest, tools: 1, every });
 const listen = (subject, heard, queue) => bus.subscribe(`${PREFIX}.${subject}`, { queue, callback: (_, message) => heard(message) });
 
 async function serve({ headers, data, reply }, call) {
@@ -48,6 +49,7 @@ console.log(JSON.stringify({ worker, tools: [tool], servers: [NATS] }));
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, async () => {
   clearInterval(announcing);
   here("worker.gone");
+  leaving = true; // a roll-call would bring it back
   await requests.drain(); // what was delivered already is run
   await Promise.all(calls.values());
   await bus.drain();

@@ -136,9 +136,10 @@ class Bus:
             await asyncio.wait([self._connecting])
         if self._client is not None:
             with suppress(Exception):  # whatever a connection says that is on its way out
+                if self._client.is_connected:
+                    await self._client.flush(timeout=1)
+            with suppress(Exception):
                 async with asyncio.timeout(_WITHIN):
-                    if self._client.is_connected:
-                        await self._client.flush(timeout=2)
                     await self._client.close()
 
     async def _connect(self) -> Client:
@@ -184,7 +185,7 @@ class Bus:
         return client
 
     def _problem_of(self, fault: Exception) -> str:
-        servers = ", ".join(_without_password(one) for one in self._options.servers)
+        servers = ", ".join(without_password(one) for one in self._options.servers)
         return f"{servers}: {str(fault) or type(fault).__name__}"
 
     def _connected(self, task: asyncio.Task[Any]) -> None:
@@ -281,6 +282,6 @@ class Replies:
             waiting.put(message)
 
 
-def _without_password(address: str) -> str:
+def without_password(address: str) -> str:
     scheme, found, rest = address.partition("://")
     return f"{scheme}{found}{rest.rpartition('@')[2]}"

@@ -171,6 +171,12 @@ class Inspector:
         self._once(ticket)
         return ticket
 
+    def accept(self, looked: Ticket, *, spec: str, body: bytes) -> Ticket:
+        """One that was looked at, and in time, when the body was still to be fetched."""
+        ticket = _fitting(looked, spec, body)
+        self._once(ticket, late=time())
+        return ticket
+
     def read_inside(self, body: bytes, *, tool: str, spec: str, reply: str) -> tuple[Ticket, bytes]:
         """The ticket in a body, as ``read`` has one; and the body as it is vouched for. Nothing of
         it may be read before, nor anything else: behind that anybody may have written anything.
@@ -262,7 +268,7 @@ class Inspector:
         for name in self.met.keys() - self._met_by.keys():
             del self.met[name]
 
-    def _once(self, ticket: Ticket) -> None:
+    def _once(self, ticket: Ticket, *, late: float = 0.0) -> None:
         if ticket.jti in self._seen:
             raise _refused("its ticket was used before")
         if len(self._seen) >= _MOST_SEEN:
@@ -270,7 +276,7 @@ class Inspector:
             self._seen = {jti: ends for jti, ends in self._seen.items() if ends > now}
             if len(self._seen) >= _MOST_SEEN:  # who cannot remember them cannot refuse them
                 raise QueueFull("Too many calls at once. Try again.", retry_after=1.0)
-        self._seen[ticket.jti] = ticket.exp + SKEW
+        self._seen[ticket.jti] = max(ticket.exp, late) + SKEW
 
 
 def _in_time(ticket: Ticket | _Claims, life: float) -> None:

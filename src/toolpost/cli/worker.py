@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from toolpost.bus.connection import without_password
 from toolpost.cli.looping import run, settled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
@@ -96,12 +97,13 @@ async def _served(config: Config, settings: WorkerSettings, *, as_json: bool) ->
 
 
 def _told(worker: Worker, settings: WorkerSettings, *, as_json: bool) -> None:
+    servers = [without_password(one) for one in settings.servers]
     if as_json:
-        told = {"worker": worker.id, "tools": worker.tools, "servers": settings.servers}
+        told = {"worker": worker.id, "tools": worker.tools, "servers": servers}
         out(msgspec.json.encode(told).decode())
     else:
         many = f"{len(worker.tools)} tool{'s' if len(worker.tools) != 1 else ''}"
-        out(safe(f"worker {worker.id} serves {many} on {', '.join(settings.servers)}"))
+        out(safe(f"worker {worker.id} serves {many} on {', '.join(servers)}"))
         for name in worker.tools:
             out(safe(f"  {worker.bus.subjects.request(name)}"))
         out("Ctrl-C ends it, once the calls in flight have ended.")

@@ -24,6 +24,7 @@ from toolpost.gateway.behind import CALLER, Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send
 from toolpost.gateway.identity.origins import Origins
 from toolpost.gateway.inflight import InFlight
+from toolpost.gateway.nats import NatsDoor
 from toolpost.gateway.problems import Refused
 from toolpost.gateway.rest.calls import CALL, Answered, Calls
 from toolpost.gateway.rest.routes import rest
@@ -294,6 +295,7 @@ def application(
     access_log: AccessLog | None = None,
     siblings: Siblings | None = None,
     inflight: InFlight | None = None,
+    door: NatsDoor | None = None,
 ) -> Gateway:
     """The application over tools that are open. Any ASGI server can run it; ``toolpost serve`` does
     so with limits on connections and times, which are the server's business. ``inflight``: what
@@ -305,6 +307,7 @@ def application(
         inflight=InFlight(settings.calls_each) if inflight is None else inflight,
         jobs=jobs,
         siblings=siblings,
+        door=door,
     )
     origins = Origins(host=settings.host, hosts=settings.hosts, origins=settings.origins)
     return Gateway(behind, identity, origins=origins, mcp=mcp, access_log=access_log)

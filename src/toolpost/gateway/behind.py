@@ -25,17 +25,21 @@ _log = logging.getLogger("toolpost.gateway")
 
 if TYPE_CHECKING:  # rings are loaded by their names
     from toolpost.extensions.artifacts import Artifacts
+    from toolpost.gateway.nats import NatsDoor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """``jobs``: where detached calls are kept, if they are. ``siblings``: of several processes."""
+    """``jobs``: where detached calls are kept, if they are. ``siblings``: of several processes.
+    ``door``: on the bus, if there is one.
+    """
 
     runtime: Runtime
     settings: GatewaySettings
     inflight: InFlight
     jobs: Jobs | None = None
     siblings: Siblings | None = None
+    door: NatsDoor | None = None
 
     @property
     def artifacts(self) -> Artifacts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,13 @@ from toolpost.bus.connection import Bus
 from toolpost.bus.large import Large
 from toolpost.bus.wire import Envelope, said
 from toolpost.call import Caller, Progress, new_call_id
-from toolpost.errors import CallError, InternalError, InvalidArguments, Unauthorized
+from toolpost.errors import (
+    CallError,
+    InternalError,
+    InvalidArguments,
+    Unauthorized,
+    Unavailable,
+)
 from toolpost.failure import failure
 from toolpost.gateway.identity import Identity
 from toolpost.gateway.inflight import InFlight
@@ -29,12 +36,15 @@ from toolpost.runtime import Runtime
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
 _log = logging.getLogger("toolpost.gateway")
 REQUEST: Final = "call.request"
 RESPONSE: Final = "call.response"
 PROGRESS: Final = "call.progress"
 _MOST_REPORTS: Final = 1000
+_DRAINED: Final = 4.0
+_LOOK: Final = 0.25
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -65,24 +75,43 @@ class NatsDoor:
         self._large = Large(settings.prefix)
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
 
     async def __aenter__(self) -> NatsDoor:
         self._opening = asyncio.create_task(self._open())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        assert self._opening is not None, "it was entered"
+        await self.close()
+
+    async def close(self, *, grace: float = 0.0, hurry: Callable[[], bool] = lambda: False) -> None:
+        """Take no more: other gateways of the group do. What was taken may take so many seconds to
+        end, unless ``hurry`` says that this is too long; the rest is stopped, and told so.
+        """
+        if self._opening is None:
+            return
         self._opening.cancel()
+        await asyncio.gather(self._opening, return_exceptions=True)
+        self._opening = None
+        if self._subscription is not None:
+            with suppress(Exception):  # a bus that is down delivers nothing
+                async with asyncio.timeout(_DRAINED):
+                    await _drained(self._subscription)
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + grace
+        while self._tasks and not hurry() and (left := ends - loop.time()) > 0:
+            await asyncio.wait(self._tasks, timeout=min(left, _LOOK))
         for task in tuple(self._tasks):
             task.cancel()
-        await asyncio.gather(self._opening, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.bus.close()
 
     async def _open(self) -> None:
         """The gateway serves others meanwhile, whether the bus is there or not."""
         while True:
             try:
-                await self.bus.listen(self.bus.subjects.call, self._heard, queue=self._group)
+                subject = self.bus.subjects.call
+                self._subscription = await self.bus.listen(subject, self._heard, queue=self._group)
                 return
             except CallError:
                 await asyncio.sleep(1.0)
@@ -98,8 +127,6 @@ class NatsDoor:
             return
         call_id, asked = new_call_id(), ""
         try:
-            if self._inflight.stopping:
-                return  # another gateway is asked again
             caller = await self._caller(message)
             body = await self._large.unpacked(await self.bus.client(), message)
             told = _read(body)
@@ -107,6 +134,10 @@ class NatsDoor:
             result = await self._run(call_id, told, caller, message.reply)
         except CallError as refused:
             error = failure(refused, tool="", call_id=call_id, effects="once")
+            result = Result(error=error, metadata=Metadata(call_id))
+        except asyncio.CancelledError:
+            stopped = Unavailable("The gateway is being stopped.", effects="unknown")
+            error = failure(stopped, tool="", call_id=call_id, effects="once")
             result = Result(error=error, metadata=Metadata(call_id))
         except Exception:  # noqa: BLE001 - the border: whatever it is, the client has an answer
             _log.exception("a call over the bus could not be served (call %s)", call_id)
@@ -179,6 +210,10 @@ class NatsDoor:
             _log.warning("an answer over the bus could not be sent: %s", fault.message)
         except Exception as fault:  # noqa: BLE001 - whatever nats-py has against it
             _log.warning("an answer over the bus could not be sent: %r", fault)
+
+
+async def _drained(subscription: Any) -> None:
+    await subscription.drain()  # what has been delivered already is served
 
 
 def _read(body: bytes) -> Envelope[Wanted]:

@@ -123,6 +123,7 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
             inflight=inflight,
         )
         await stack.enter_async_context(mcp)
+        door = None
         if settings.nats is not None:
             door = NatsDoor(runtime, settings.nats, identity=identity, inflight=inflight)
             await stack.enter_async_context(door)
@@ -135,6 +136,7 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
             access_log=log,
             siblings=siblings,
             inflight=inflight,
+            door=door,
         )
 
 
@@ -225,7 +227,7 @@ class Server(uvicorn.Server):
             one.close()
         for connection in self._connections():
             connection.shutdown()
-        jobs = asyncio.create_task(self._jobs_ended())
+        others = asyncio.gather(self._jobs_ended(), self._door_closed())
         await asyncio.sleep(0)
         if self._streams():
             await asyncio.wait(self._streams(), timeout=min(self._drain, _STREAMS_END))
@@ -248,12 +250,17 @@ class Server(uvicorn.Server):
         await asyncio.sleep(0)
         for connection in self._connections():
             connection.transport.close()
-        await jobs
+        await others
 
     async def _jobs_ended(self) -> None:
         """Jobs that run may end, too, until the same deadline; the others stay in the store."""
         if (jobs := self._gateway.behind.jobs) is not None:
             await jobs.close(grace=self._drain, hurry=lambda: self.force_exit)
+
+    async def _door_closed(self) -> None:
+        """Calls that came over the bus, too."""
+        if (door := self._gateway.behind.door) is not None:
+            await door.close(grace=self._drain, hurry=lambda: self.force_exit)
 
     async def _ended(self, seconds: float) -> None:
         """Wait for the requests, unless a second signal says that this is too long."""

@@ -80,14 +80,20 @@ class Runs:
         if self._beating is None or self._beating.done():
             self._beating = asyncio.create_task(self._beat())
 
-    async def over(self, run: Run) -> None:
-        """It has ended; what it reported is on the bus when this returns."""
-        self._runs.discard(run)
+    async def told(self, run: Run) -> None:
+        """It reports nothing more; what it has reported is on the bus when this returns."""
         if run.telling is not None:
             run.heard = False
             run.news.set()
             with suppress(Exception):  # it is only how far it was
                 await asyncio.wait_for(run.telling, _LAST)
+
+    def over(self, run: Run) -> None:
+        """It has ended, and been answered: nothing more is said of it."""
+        self._runs.discard(run)
+        if run.telling is not None:
+            run.heard = False
+            run.news.set()
 
     def hear(self, run: Run) -> None:
         """From now on, what it reports is told."""

@@ -248,7 +248,8 @@ class Taking:
                 self._runs.named(run, taken.key)  # it may have been stopped while it was claimed
                 result = await self._execute(taken.tool, request, caller, run)
             finally:
-                await self._runs.over(run)
+                self._runs.over(run)
+                await self._runs.told(run)
         except asyncio.CancelledError:
             if not run.cancelled and effects != "once":
                 await _to_the_end(_quietly(taken.message.nak()))

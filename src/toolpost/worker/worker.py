@@ -21,7 +21,7 @@ from toolpost.bus.claims import Claims
 from toolpost.bus.connection import Bus
 from toolpost.bus.large import Large
 from toolpost.bus.meeting import Half, name_of
-from toolpost.bus.ticket import CHANGED, MET, Inspector
+from toolpost.bus.ticket import CHANGED, MET, NOT_MET, Inspector, Ticket
 from toolpost.bus.wire import (
     GONE,
     OBJECT,
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 _log = logging.getLogger("toolpost.worker")
+_DRAINED: Final = 5.0
+"""Seconds for the bus to hear that no more is taken."""
 _PAGE: Final = 256 * 1024
 """Bytes of specs in one answer, about."""
 _met: Final = msgspec.json.Decoder(Envelope[Met])
@@ -90,6 +92,7 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._deaf: Callable[[], None] | None = None
+        self._leaving = self._left = False
 
     async def open(self) -> None:
         """Serve; raises ``Unavailable`` if the bus cannot be reached."""
@@ -125,14 +128,17 @@ class Worker:
         await self.bus.close()
 
     async def _take_no_more(self) -> None:
+        self._leaving = True
         if self.bus.problem is None:
             with suppress(Exception):  # a bus that is going down: others notice by themselves
-                await self._say(GONE)
-                # what has been delivered already is run
-                await asyncio.gather(*map(_drained, self._serving.values()))
-                await self._endpoints.close()
+                async with asyncio.timeout(_DRAINED):
+                    await self._say(GONE)
+                    # what has been delivered already is run
+                    await asyncio.gather(*map(_drained, self._serving.values()))
+                    await self._endpoints.close()
                 return
-        for subscription in self._serving.values():  # else there is more when the bus is back
+        self._left = True  # else there is more when the bus is back
+        for subscription in self._serving.values():
             with suppress(Exception):
                 await subscription.unsubscribe()
 
@@ -236,7 +242,8 @@ class Worker:
         await (await self.bus.client()).publish(self.bus.subjects.workers, body)
 
     async def _called(self, message: Msg) -> None:
-        await self._say(WORKER)
+        if not self._leaving:
+            await self._say(WORKER)
 
     async def _meet(self, message: Msg) -> None:
         """A gateway that signs with a trusted key brings its half of a key that both share."""
@@ -281,6 +288,8 @@ class Worker:
 
     def _hearing(self, name: str) -> Callable[[Msg], Any]:
         async def heard(message: Msg) -> None:
+            if self._left:
+                return
             task = begun(self._serve(name, message))
             if not task.done():
                 self._tasks.add(task)
@@ -294,37 +303,43 @@ class Worker:
             return
         run, counts = Run(message.reply), self._endpoints.counts(name)
         since = counts.begin()
+        self._runs.begin(run)
         try:
-            self._runs.begin(run)
             try:
                 result = await self._ran(name, message, run)
-            finally:
-                await self._runs.over(run)
-        except CallError as refused:
-            _log.warning("a call of %s is refused: %s", name, refused.message)
-            result = _failed(refused, name, run.call_id)
+            except CallError as refused:
+                level = logging.DEBUG if refused.message == NOT_MET else logging.WARNING
+                _log.log(level, "a call of %s is refused: %s", name, refused.message)
+                result = _failed(refused, name, run.call_id)
+            except Exception:  # noqa: BLE001 - the border: whatever it is, the caller has an answer
+                _log.exception("a call of %s could not be served", name)
+                result = _failed(InternalError("The worker failed."), name, run.call_id)
+            if run.telling is not None:
+                await self._runs.told(run)
+            await self._answer(message.reply, result, run.call_id)  # a large one takes its time
         except asyncio.CancelledError:
             if not run.cancelled:
                 raise
             counts.end(since, "CANCELLED")
             return  # who asked does not listen any more
-        except Exception:  # noqa: BLE001 - the border: whatever it is, the caller has an answer
-            _log.exception("a call of %s could not be served", name)
-            result = _failed(InternalError("The worker failed."), name, run.call_id)
-        await self._answer(message.reply, result, run.call_id)
+        finally:
+            self._runs.over(run)
         counts.end(since, None if result.error is None else result.error.code)
 
     async def _ran(self, name: str, message: Msg, run: Run) -> Result:
         client = self.bus.connected or await self.bus.client()
         headers, body = message.headers or {}, message.data
-        header = headers.get(TICKET)
+        header, looked = headers.get(TICKET), None
         if OBJECT in headers:  # nobody has it fetched without a ticket
-            self._inspector.look(header, tool=name, reply=message.reply)
+            looked = self._inspector.look(header, tool=name, reply=message.reply)
             body = await self._large.unpacked(client, message)
         offer = self._offered().get(name)
         if offer is None:
             raise ToolNotFound("This worker does not have the tool any more.", effects="none")
-        if header is None:
+        ticket: Ticket
+        if looked is not None:
+            ticket = self._inspector.accept(looked, spec=offer.digest, body=body)
+        elif header is None:
             ticket, body = self._inspector.read_inside(
                 body, tool=name, spec=offer.digest, reply=message.reply
             )

@@ -80,12 +80,12 @@ class Calling:
                     met=met,
                 )  # fmt: skip
             else:
-                ticket = self._issuer.write(
+                packed, headers = await self.large.packed(client, body)
+                headers[TICKET] = self._issuer.write(  # now: what is large took its time
                     call.caller, tool=tool, spec=digest, body=body, reply=waiting.subject,
                     nonce=nonce,
                 )  # fmt: skip
-                body, headers = await self.large.packed(client, body)
-                headers[TICKET] = ticket
+                body = packed
             try:
                 await client.publish(
                     self._bus.subjects.request(tool), body, reply=waiting.subject, headers=headers
