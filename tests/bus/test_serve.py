@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.bus.house import ROOT, until
+from tests.processes import descendants
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +35,13 @@ async def started(folder: Path, *words: str) -> tuple[asyncio.subprocess.Process
     assert child.stdout is not None
     async with asyncio.timeout(60):
         return child, json.loads(await child.stdout.readline())
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
 
 
 def asked(url: str, body: Any = None) -> Any:
@@ -60,6 +68,19 @@ async def test_a_call_to_the_gateway_runs_in_the_workers_process(tmp_path: Path)
         await until(lambda: '"name": "where"' in json.dumps(asked(tools)))
         answer = await asyncio.to_thread(asked, f"{tools}/where:call", {"arguments": {}})
         assert answer["output"] == working.pid
+        (nats,) = (pid for pid in descendants(serving.pid) if "nats-server" in name_of(pid))
+        os.kill(nats, signal.SIGKILL)  # it is started again, and both come back
+
+        def runs_again() -> bool:
+            try:
+                return bool(
+                    asked(f"{tools}/where:call", {"arguments": {}})["output"] == working.pid
+                )
+            except OSError:
+                return False
+
+        await until(lambda: nats not in descendants(serving.pid))
+        await until(runs_again, 60)
         working.send_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
             assert await working.wait() == 0

@@ -8,6 +8,7 @@ keeps what it must not lose in the folder that it is given.
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import socket
 import sysconfig
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from toolpost.errors import MissingPart, SetupError
-from toolpost.process import Child, spawn
+from toolpost.process import Child, Exit, spawn
 
+_log = logging.getLogger("toolpost.bus")
 _WITHIN: Final = 10.0
+_AGAIN: Final = 1.0
 _HOST: Final = "127.0.0.1"
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -88,6 +91,21 @@ class Embedded:
             await self._child.kill()
             self._child = None
 
+    async def keep(self) -> None:
+        """Start it again whenever it ends, until this is cancelled: whoever is connected comes
+        back by itself, and what it was told to keep is on the disk.
+        """
+        while (child := self._child) is not None:
+            ending = await child.wait()
+            _log.error("nats-server has ended (%s): it is started again", _how(ending))
+            while True:
+                try:
+                    await self.start()
+                    break
+                except (SetupError, OSError) as fault:
+                    _log.error("%s", fault)
+                    await asyncio.sleep(_AGAIN)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -111,6 +129,10 @@ class Embedded:
         assert self._child.stderr is not None
         last = self._child.stderr.tail.decode(errors="replace").strip().splitlines()[-1:]
         return f": {last[0][-300:]}" if last else ""
+
+
+def _how(ending: Exit) -> str:
+    return f"code {ending.code}" if ending.signal is None else f"signal {ending.signal}"
 
 
 def _is_taken(host: str, port: int) -> bool:

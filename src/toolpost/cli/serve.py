@@ -102,9 +102,12 @@ async def _beside(embedded: Any, work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         work.close()
         raise
+    keeping = asyncio.create_task(embedded.keep())
     try:
         return await work
     finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
         await embedded.stop()
 
 
