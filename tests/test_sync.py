@@ -211,6 +211,21 @@ def test_ctrl_c_stops_the_tool_and_ends_the_program() -> None:
     assert (child.returncode, err) == (7, "")
 
 
+def test_ctrl_c_that_does_not_wake_the_waiting_thread_is_heard_all_the_same() -> None:
+    """As when it comes the moment before that falls asleep: here another thread has it."""
+    elsewhere = "signal.pthread_kill(threading.get_ident(), signal.SIGINT)"
+    program = PROGRAM.replace("import asyncio,", "import asyncio, signal,")
+    program = program.replace(
+        "    await asyncio.Event()", f"    {elsewhere}; await asyncio.Event()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["started", "interrupted", "cancelled"]
+    assert (done.returncode, done.stderr) == (7, "")
+
+
 FORKING = '''
 import os
 from toolpost import Executor, Registry, sync, tool

@@ -13,9 +13,11 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager
-from queue import SimpleQueue
-from typing import Any, ParamSpec, Protocol, Self, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar
 
+_AWAKE: Final = 0.5
+"""Seconds that a thread sleeps at a time."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -76,12 +78,24 @@ def blocking(
         _verify(home, loop)
         waiting = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
         try:
-            return waiting.result()
+            return _heard(waiting)
         except BaseException:  # Ctrl-C as well: nobody waits any more, so the tool must stop
             waiting.cancel()
             raise
 
     return call
+
+
+def _heard(waiting: Future[T]) -> T:
+    """What comes of it. A signal that arrives just before a thread falls asleep does not wake it:
+    so it wakes by itself now and then.
+    """
+    while True:
+        try:
+            return waiting.result(_AWAKE)
+        except TimeoutError:
+            if waiting.done():
+                return waiting.result()
 
 
 def iterating(
@@ -104,7 +118,13 @@ def iterating(
 
         hearing = asyncio.run_coroutine_threadsafe(hear(), loop)
         try:
-            while (one := come.get()) is not None:
+            while True:
+                try:
+                    one = come.get(timeout=_AWAKE)
+                except Empty:
+                    continue
+                if one is None:
+                    break
                 yield one[0]
             hearing.result()
         finally:
