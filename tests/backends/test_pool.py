@@ -424,12 +424,15 @@ async def test_a_tool_killed_at_its_limit_never_does_what_it_would_have_done(
     kept: WorkerPool, tmp_path: Path
 ) -> None:
     written = tmp_path / "written"
-    await kept.warm()
+    arguments, events = {"path": str(written), "seconds": 1000}, Events()
+    call = asyncio.create_task(
+        kept.run(tool("sleep_then_write", call=True), arguments, on_event=events)
+    )
+    await events.first()
     with Watch(descendants(os.getpid())) as watch:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                target = tool("sleep_then_write", call=True)
-                await kept.run(target, {"path": str(written), "seconds": 3})
+            async with asyncio.timeout(0.1):
+                await call
         assert watch.living() == set()
     assert not written.exists()
 

@@ -32,7 +32,9 @@ SAID = {"name": {"action": "accept", "content": {"name": "Ada"}}}
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Program]:
     folder = tmp_path_factory.mktemp("serve" + "-long" * 30)  # longer than a socket's path may be
-    async with program(folder, "--processes", "2", config=CONFIG, access_log=False) as running:
+    async with program(
+        folder, "--processes", "2", config=CONFIG, access_log=False, idle_time=600
+    ) as running:
         yield running
 
 
@@ -41,7 +43,8 @@ class Line:
 
     def __init__(self, served: Program) -> None:
         self._url = f"{served.url}/mcp"
-        self.client = httpx2.AsyncClient(timeout=30, trust_env=False)
+        one = httpx2.Limits(max_connections=1, keepalive_expiry=None)
+        self.client = httpx2.AsyncClient(timeout=30, trust_env=False, limits=one)
         self.pid = 0
 
     async def ask(self, method: str, name: str, params: Any, can: Any = FORMS) -> Any:
