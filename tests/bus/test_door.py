@@ -174,4 +174,5 @@ async def test_what_does_not_end_in_time_is_told_that_it_was_stopped(
         await held.wait()
         await doors[0].close(grace=0.1)
         error = (await call)["payload"]["error"]
-        assert (error["code"], error["effects"]) == ("UNAVAILABLE", "unknown")
+        assert (error["code"], error["effects"]) == ("UNAVAILABLE", "none")
+        assert error["retryable"]

@@ -174,6 +174,18 @@ def test_the_reader_reads_what_a_writer_wrote(
     assert not isinstance(data, float) or math.copysign(1, read) == math.copysign(1, data)
 
 
+@pytest.mark.parametrize(("most", "body"), [(640, b'{"a": -%b}'), (63, b'{"a": %b}')])
+def test_what_is_longer_or_deeper_than_it_says_is_refused_with_its_place(
+    most: int, body: bytes
+) -> None:
+    def given(size: int) -> bytes:
+        return body % (b"1" * size if most == 640 else b"[" * size + b"]" * size)
+
+    json_of(JSON, given(most))
+    with pytest.raises(Refused, match=r"body:1:\d+: "):
+        json_of(JSON, given(most + 1))
+
+
 @settings(max_examples=200)
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1), st.data())
 def test_a_key_that_is_there_twice_is_found_wherever_it_is(

@@ -365,6 +365,26 @@ async def test_a_source_that_keeps_its_last_good_tools_is_degraded_and_serves(
         assert [one["name"] for one in (await served.get("/v1/tools")).data["tools"]] == ["two"]
 
 
+async def test_an_issuer_whose_keys_cannot_be_had_is_said_to_be_wrong(tmp_path: Path) -> None:
+    nobody = {"issuer": "http://127.0.0.1:9", "audience": "tools", "timeout": 1.0}
+    auth = {"keys": True, "issuers": {"corp": nobody}}
+    async with serving(tmp_path, *ALL, auth=auth) as served:
+        ready = await served.get("/readyz")
+        assert (ready.status, ready.data["ready"], ready.data["degraded"]) == (200, True, True)
+        assert ready.data["parts"]["issuer corp"] == {"healthy": False}, "not for everybody: why"
+
+
+async def test_where_no_audit_is_kept_nothing_is_said_to_be_proved(tmp_path: Path) -> None:
+    async with serving(tmp_path, *ALL, settings={"observers": []}) as served:
+        for answer in (
+            await served.post("/v1/audit:verify", {}),
+            await served.get("/v1/audit"),
+            await served.get("/v1/audit/some"),
+        ):
+            assert (answer.status, answer.data["code"]) == (503, "UNAVAILABLE")
+            assert "no ring 'audit' is in force" in answer.data["detail"]
+
+
 async def test_metrics_are_text_for_prometheus(served: Running) -> None:
     await served.call("add", {"a": 1, "b": 1})
     answer = await served.get("/metrics")

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.program import inside
+from tests.gateway import program as programs
 from tests.gateway.gateway_tools import ALL, MARKS, until
-from tests.gateway.running import Running, answer_from, request, serving
+from tests.gateway.running import Running, answer_from, events, request, serving
 from toolpost.config import Config
 from toolpost.errors import ConfigError
 from toolpost.gateway.access_log import AccessLog
@@ -135,6 +137,25 @@ async def test_what_make_run_serves_says_a_first_call_that_works_by_copy_and_pas
         assert all(one["tier"] <= 1 for one in json.loads(listed)["tools"] if "tier" in one)
 
 
+async def test_the_first_call_that_it_says_is_of_a_tool_that_is_there(tmp_path: Path) -> None:
+    config = '[gateway]\nport = 0\n[store]\nkind = "memory"\n'
+    config += '[[sources]]\nkind = "builtin"\nnamespace = "mine"\n'
+    async with program(tmp_path, config=config) as (child, port, said):
+        assert f"http://127.0.0.1:{port}/v1/tools/mine.time:call" in said
+        status, answer = await ask(port, "/v1/tools/mine.time:call", b'{"arguments": {}}')
+        assert (status, json.loads(answer)["success"]) == (200, True)
+        child.terminate()
+        _, err = await child.communicate()
+        assert b"warning: the store is in memory: jobs, keys and approvals end with" in err
+
+
+@pytest.mark.parametrize("host", ["", "x" * 64 + ".example"])
+def test_a_host_that_is_none_is_said_to_be_none(tmp_path: Path, host: str) -> None:
+    (tmp_path / "toolpost.toml").write_text("[gateway.auth]\nkeys = true\n", encoding="utf-8")
+    ended = inside("serve", "--port=0", f"--host={host}", cwd=tmp_path)
+    assert ended.returncode == 2 and "host" in ended.stderr and "Sorry" not in ended.stderr
+
+
 async def test_a_call_in_flight_is_answered_before_the_server_ends(tmp_path: Path) -> None:
     async with program(tmp_path) as (child, port, said):
         assert f"http://127.0.0.1:{port}/mcp" in said
@@ -165,6 +186,34 @@ async def test_a_call_that_does_not_end_in_time_is_cancelled_down_to_its_process
         assert "calls cancelled after 0.3 s: 1" in said
         [logged] = [json.loads(line) for line in said.splitlines() if '"toolpost.access"' in line]
         assert logged["status"] == 503 and logged["call_id"]
+
+
+CUT_OFF = {
+    "nap": ({"seconds": 50, "mark": "n"}, (True, "wait", "none")),
+    "put": ({"to": "x", "seconds": 50}, (True, "wait", "unknown")),
+    "pay": ({"to": "y", "seconds": 50}, (False, "stop", "unknown")),
+}
+
+
+async def test_a_call_that_the_end_cuts_off_is_said_to_be_worth_repeating_if_it_is(
+    tmp_path: Path,
+) -> None:
+    async with programs.program(tmp_path, drain_time=0.2) as served:
+        asked = {
+            (name, accept): asyncio.create_task(served.call(name, given, {"accept": accept}))
+            for name, (given, _) in CUT_OFF.items()
+            for accept in ("application/json", "text/event-stream")
+        }
+        await served.until_done("n began")
+        await served.until_done("paid y")
+        async with asyncio.timeout(30):
+            while (await served.get("/readyz")).data["calls"] < len(asked):
+                await asyncio.sleep(0.01)
+        assert await served.ended(signal.SIGTERM) == 0
+        for (name, _), asking in asked.items():
+            answer = await asking
+            said = answer.data if answer.status == 503 else events(answer.body)[-1][1]["error"]
+            assert (said["retryable"], said["remedy"], said["effects"]) == CUT_OFF[name][1]
 
 
 async def test_a_second_ctrl_c_does_not_wait_for_the_calls(tmp_path: Path) -> None:

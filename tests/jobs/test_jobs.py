@@ -8,12 +8,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 
-from tests.jobs.houses import ANN, EVE, ROOT, lines, working
+from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working
 from tests.stores.server import running_server
 from toolpost import Caller, Progress, Runtime, tool
 from toolpost.approvals import Decision
@@ -28,6 +30,7 @@ from toolpost.errors import (
 from toolpost.jobs import Board, Job, Jobs
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
+from toolpost.testing import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 server = pytest.fixture(scope="module")(running_server)
@@ -469,6 +472,55 @@ async def test_a_program_without_the_tool_leaves_a_job_to_one_that_has_it(tmp_pa
         assert (await jobs.get(job.id, caller=ANN)).state == "queued"
     async with working(tmp_path, rare) as (_, jobs):
         assert (await found(jobs, job.id)).state == "succeeded"
+
+
+@asynccontextmanager
+async def without(folder: Path, clock: Clock) -> AsyncIterator[Jobs]:
+    """A program that has none of the tools."""
+    async with Runtime(config_of(folder)) as runtime, Jobs(runtime, clock=clock) as jobs:
+        yield jobs
+
+
+async def test_what_may_have_had_effects_and_has_lost_its_tool_is_unknown_after_a_while(
+    tmp_path: Path, killed: Any
+) -> None:
+    job_id = await asyncio.to_thread(killed, "pay_slowly")
+    clock = Clock(time())
+    async with without(tmp_path, clock) as jobs:
+        assert (await jobs.get(job_id, caller=ANN)).state == "running", "it may come back"
+    async with without(tmp_path, clock) as jobs:
+        clock.advance(61)
+        job = await found(jobs, job_id)
+    assert job.state == "unknown" and job.result is not None and job.result.error is not None
+    assert job.result.error.effects == "unknown"
+
+
+async def test_what_may_be_repeated_waits_for_its_tool_says_so_and_then_fails(
+    tmp_path: Path, killed: Any
+) -> None:
+    job_id = await asyncio.to_thread(killed, "put_slowly")
+    clock = Clock(time())
+    async with without(tmp_path, clock) as jobs:
+        job = await jobs.get(job_id, caller=ANN)
+        assert job.state == "queued" and job.progress is not None
+        assert job.progress.message == "It waits: nobody here has the tool 'put_slowly'."
+        clock.advance(3000)
+        await jobs._take_up()
+        assert (await jobs.get(job_id, caller=ANN)).state == "queued"
+        clock.advance(601)
+        job = await found(jobs, job_id)
+    assert job.state == "failed" and job.result is not None and job.result.error is not None
+    assert (job.result.error.code, job.result.error.effects) == ("NOT_FOUND", "unknown")
+
+
+async def test_what_may_be_repeated_runs_when_its_tool_is_back(tmp_path: Path, killed: Any) -> None:
+    job_id = await asyncio.to_thread(killed, "look_slowly")
+    async with without(tmp_path, Clock(time())) as jobs:
+        assert (await jobs.get(job_id, caller=ANN)).state == "queued"
+    (tmp_path / "go").touch()
+    async with working(tmp_path) as (_, jobs):
+        job = await found(jobs, job_id)
+    assert (job.state, job.attempts, job.progress) == ("succeeded", 2, None)
 
 
 async def test_a_program_runs_what_is_left_and_then_has_nothing_to_do(tmp_path: Path) -> None:

@@ -21,9 +21,11 @@ from toolpost.cli.aside import written_aside
 from toolpost.cli.looping import run, settled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
-from toolpost.config import Config, find
-from toolpost.errors import MissingPart
+from toolpost.config import Config, find, origin
+from toolpost.errors import ConfigError, MissingPart
 from toolpost.extensions.log import setup
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 T = TypeVar("T")
 _BUS_PORT: Final = 4222
@@ -44,6 +46,7 @@ _HARMLESS: Final[tuple[dict[str, Any], ...]] = ({"kind": "builtin"},)
 )
 @click.option("--inherit", hidden=True)
 @click.option("--line", type=int, hidden=True)
+@click.option("--number", type=int, default=0, hidden=True)
 @json_option
 @pass_asked
 def command(
@@ -55,6 +58,7 @@ def command(
     nats: str | None,
     inherit: str | None,
     line: int | None,
+    number: int,
     as_json: bool,
 ) -> int:
     """Serve the tools over HTTP: a REST API, and MCP at /mcp.
@@ -71,14 +75,12 @@ def command(
         embedded = _bus_of_our_own(nats, config)
         nats = nats if embedded is None else embedded.url
         config = _on_the_bus(config, nats)
-    given = {"host": host, "port": port, "processes": processes}
-    settings = msgspec.structs.replace(
-        settings_of(config), **{name: one for name, one in given.items() if one is not None}
-    )
+    settings = _with(settings_of(config), host=host, port=port, processes=processes)
+    _demand_one_store(config, settings)
     if inherit is not None and line is not None:
-        return _one_of_several(config, settings, inherit, line)
+        return _one_of_several(config, settings, inherit, line, number)
     serving = _loaded("toolpost.gateway.serving")
-    sockets = serving.bind(settings)
+    sockets = _bound(serving, settings)
     address = serving.address_of(sockets)
     everywhere = serving.everywhere(sockets)
     told = (
@@ -91,6 +93,37 @@ def command(
     watcher = _loaded("toolpost.gateway.processes").Watcher
     watching = _watching(watcher, words, sockets, settings.processes, settings.drain_time, told)
     return asyncio.run(_beside(embedded, watching))
+
+
+def _with(settings: Any, **given: Any) -> Any:
+    """What was said on the command line counts more than what the config says."""
+    said = {name: one for name, one in given.items() if one is not None}
+    try:
+        return msgspec.structs.replace(settings, **said)
+    except ValueError as fault:
+        raise click.UsageError(f"{fault}.") from None
+
+
+def _bound(serving: Any, settings: Any) -> Any:
+    try:
+        return serving.bind(settings)
+    except UnicodeError:  # a name that cannot even be asked for
+        raise click.UsageError(f"{short(settings.host)!r} is no host.") from None
+
+
+def _demand_one_store(config: Config, settings: Any) -> None:
+    if settings.processes > 1 and _in_memory(config):
+        raise ConfigError(
+            f"{origin(config, ('store', 'kind'))}: the store is in memory, and each of "
+            f"{settings.processes} server processes would have its own: keys, jobs, approvals and "
+            'what runs once would not be the same in them. Say [store] kind = "sqlite", or '
+            "serve with one process",
+            at=("store", "kind"),
+        )
+
+
+def _in_memory(config: Config) -> bool:
+    return config.settings.store.get("kind") == "memory"
 
 
 async def _beside(embedded: Any, work: Coroutine[Any, Any, T]) -> T:
@@ -120,7 +153,7 @@ async def _alone(config: Config, settings: Any, sockets: Any, told: Callable[[An
 
 async def _watching(
     watcher: Any,
-    words: Callable[[str, str], Sequence[str]],
+    words: Callable[[str, str, int], Sequence[str]],
     sockets: Any,
     count: int,
     drain: float,
@@ -131,13 +164,14 @@ async def _watching(
     return code
 
 
-def _one_of_several(config: Config, settings: Any, inherit: str, line: int) -> int:
+def _one_of_several(config: Config, settings: Any, inherit: str, line: int, number: int) -> int:
     serving = _loaded("toolpost.gateway.serving")
     processes = _loaded("toolpost.gateway.processes")
 
     async def served() -> None:
         sockets, end = processes.inherited(inherit), processes.Line(line)
         async with serving.opened(config, settings) as gateway:
+            gateway.behind.siblings.number = number
             settled()
             server = serving.server_of(gateway, ready=lambda _: end.tell_ready())
             end.watch(server.stop)
@@ -147,14 +181,14 @@ def _one_of_several(config: Config, settings: Any, inherit: str, line: int) -> i
     return 0
 
 
-def _words(asked: Asked, given: dict[str, Any]) -> Callable[[str, str], Sequence[str]]:
+def _words(asked: Asked, given: dict[str, Any]) -> Callable[[str, str, int], Sequence[str]]:
     """The command of one of several server processes."""
     before = ["--config", asked.config] if asked.config is not None else []
     before += ["--debug"] if asked.debug else []
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
 
-    def words(inherit: str, line: str) -> Sequence[str]:
-        own = ["serve", *options, f"--inherit={inherit}", f"--line={line}"]
+    def words(inherit: str, line: str, number: int) -> Sequence[str]:
+        own = ["serve", *options, f"--inherit={inherit}", f"--line={line}", f"--number={number}"]
         return ["-m", "toolpost.cli.main", *before, *own]
 
     return words
@@ -211,7 +245,7 @@ def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Ca
         out(f"  MCP        {address}/mcp           streamable HTTP")
         out(f"  health     {address}/readyz\n")
         out("Call a tool:\n")
-        out(f"  {_curl(address, config, key)}\n")
+        out(safe(f"  curl -s {address}{_first_call(config, gateway, key)}\n"))
         out("Add it to an MCP client:\n")
         server: dict[str, Any] = {"type": "http", "url": f"{address}/mcp"}
         if key:
@@ -223,6 +257,8 @@ def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Ca
         if gateway is not None:
             for part, problem in gateway.behind.runtime.problems.items():
                 err(safe(f"warning: {part}: {problem}"))
+        if _in_memory(config):
+            err("warning: the store is in memory: jobs, keys and approvals end with this process")
         if any(one.get("kind") == "nats" for one in config.settings.sources):
             out("Tools of workers come and go with them; start one with: toolpost worker\n")
         elif not (config.settings.sources if gateway is None else gateway.behind.runtime.list()):
@@ -231,14 +267,28 @@ def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Ca
     return told
 
 
-def _curl(address: str, config: Config, key: str) -> str:
-    if any(one.get("kind") == "builtin" for one in config.settings.sources):
-        data = '{"arguments": {"expression": "6 * 7"}}'
-        return (
-            f"curl -s {address}/v1/tools/calculator:call{key} "
-            f"-H 'Content-Type: application/json' -d '{data}'"
-        )
-    return f"curl -s {address}/v1/tools{key}"
+def _first_call(config: Config, gateway: Any, key: str) -> str:
+    """A call that works, and does nothing; where there is none, what there is to call. Where others
+    have loaded the tools, only of one config it is known what they are.
+    """
+    if gateway is None:
+        tools = {"calculator"} if config.settings.sources == _HARMLESS else set()
+    else:
+        tools = {spec.name for spec in gateway.behind.runtime.list() if _is_harmless(spec)}
+    if not tools:
+        return f"/v1/tools{key}"
+    name = "calculator" if "calculator" in tools else min(tools)
+    given = '{"expression": "6 * 7"}' if name == "calculator" else "{}"
+    data = f"-H 'Content-Type: application/json' -d '{{\"arguments\": {given}}}'"
+    return f"/v1/tools/{name}:call{key} {data}"
+
+
+def _is_harmless(spec: ToolSpec) -> bool:
+    """Whether anybody may call it, just to see it: with nothing, or with a sum."""
+    wanted = [] if spec.name != "calculator" else ["expression"]
+    needs = list(spec.input_schema.get("required", ()))
+    harmless = spec.effects == "read" and spec.tier == 0 and not spec.requires_approval
+    return harmless and needs == wanted
 
 
 def _loaded(module: str) -> Any:

@@ -14,6 +14,7 @@ from toolpost.errors import CallError, InternalError
 from toolpost.gateway.bodies import Scope, Send
 from toolpost.gateway.problems import Headers, answer_to, headers_of, problem
 from toolpost.result import Result
+from toolpost.spec import Effects
 
 _log = logging.getLogger("toolpost.gateway")
 _encode: Final = msgspec.json.Encoder().encode
@@ -35,9 +36,11 @@ async def send_json(send: Send, data: Any, *, status: int = 200) -> int:
     return await send_bytes(send, status, [_JSON, _PRIVATE], _encode(data))
 
 
-async def send_fault(send: Send, fault: CallError, *, close: bool = False) -> int:
+async def send_fault(
+    send: Send, fault: CallError, *, close: bool = False, effects: Effects = "once"
+) -> int:
     """What a door refuses by itself."""
-    status, headers, body = answer_to(fault)
+    status, headers, body = answer_to(fault, effects=effects)
     if close:
         headers.append((b"connection", b"close"))
     return await send_bytes(send, status, headers, body)

@@ -17,20 +17,21 @@ from time import perf_counter
 from typing import Any, Final, Protocol
 
 from toolpost.call import Caller
-from toolpost.errors import CallError, Denied, ToolNotFound, Unavailable
+from toolpost.errors import CallError, Denied, ToolNotFound
 from toolpost.gateway.access_log import AccessLog
 from toolpost.gateway.answers import WHOLE, send_broken, send_bytes, send_fault, send_json
 from toolpost.gateway.behind import CALLER, Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send
 from toolpost.gateway.identity.origins import Origins
-from toolpost.gateway.inflight import InFlight
+from toolpost.gateway.inflight import InFlight, cut_off
 from toolpost.gateway.nats import NatsDoor
 from toolpost.gateway.problems import Refused
-from toolpost.gateway.rest.calls import CALL, Answered, Calls
+from toolpost.gateway.rest.calls import CALL, TOOL, Answered, Calls
 from toolpost.gateway.rest.routes import rest
 from toolpost.gateway.settings import GatewaySettings
 from toolpost.gateway.siblings import Siblings
 from toolpost.jobs import Jobs
+from toolpost.jobs.gravity import gravest
 from toolpost.runtime import Runtime
 
 _log = logging.getLogger("toolpost.gateway")
@@ -103,7 +104,7 @@ class Gateway:
         self._calls = Calls(behind)
         self._mcp = mcp
         self._log = access_log
-        self._rest = rest(behind, self._calls)
+        self._rest = rest(behind, self._calls, identity)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -145,7 +146,7 @@ class Gateway:
             return _GONE, scope.get(CALL)
         except asyncio.CancelledError:
             # The end of the request's own task: the client has gone, or the server is stopping.
-            status = await _stopped(send)
+            status = await self._stopped(scope, send)
             return status if self.behind.inflight.stopping else _GONE, scope.get(CALL)
         except Exception as broken:  # noqa: BLE001 - the end of the line: a fault of our own
             with suppress(RuntimeError):
@@ -189,6 +190,14 @@ class Gateway:
         if (metadata := self._identity.metadata) is None:
             raise ToolNotFound("This gateway names no issuer of tokens.", remedy="stop")
         return await send_json(send, metadata)
+
+    async def _stopped(self, scope: Scope, send: Send) -> int:
+        """The status that the client has then; one that has gone has none."""
+        effects = gravest(self.behind.runtime.registry, scope.get(TOOL, ""))
+        try:
+            return await send_fault(send, cut_off(effects), close=True, effects=effects)
+        except RuntimeError:
+            return 200  # what has begun cannot begin again: it was a stream
 
     async def _who(self, scope: Scope, headers: dict[bytes, bytes], path: str) -> Caller:
         """Who asks, also put where the routes look."""
@@ -262,15 +271,6 @@ async def _preflight(send: Send, origin: bytes, headers: dict[bytes, bytes]) -> 
     if wanted := headers.get(b"access-control-request-headers"):
         answer.append((b"access-control-allow-headers", wanted))
     return await send_bytes(send, 204, answer, b"")
-
-
-async def _stopped(send: Send) -> int:
-    """The status that the client has then; one that has gone has none."""
-    try:
-        stopped = Unavailable("The gateway is being stopped.", effects="unknown")
-        return await send_fault(send, stopped, close=True)
-    except RuntimeError:
-        return 200  # what has begun cannot begin again: it was a stream
 
 
 async def _otherwise(scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from toolpost.document import parse
+from toolpost.document import MAX_DEPTH, parse
+from toolpost.document.places import TOO_WIDE
 from toolpost.errors import SourceError
 from toolpost.gateway.problems import Refused
 
@@ -22,6 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _decode: Final = msgspec.json.Decoder().decode
 _DIGITS: Final = 15
+_TOO_LOW: Final = -TOO_WIDE
 _KEY_ENDS: Final = re.compile(rb'"\s*:')
 """Behind every key; inside a text, too, where somebody writes so: never too few of them."""
 
@@ -74,10 +76,10 @@ def json_of(headers: dict[bytes, bytes], body: bytes) -> Any:
     try:
         data = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        return _slowly(body)
+        return strictly(body)
     keys = keys_in(data)
     if body.count(b":") != keys and len(_KEY_ENDS.findall(body)) != keys:
-        return _slowly(body)
+        return strictly(body)
     return data
 
 
@@ -87,10 +89,15 @@ def _is_json(kind: bytes) -> bool:
     return name.strip().lower() == b"application/json" and plain in (b"", b"charset=utf-8")
 
 
-def keys_in(data: Any) -> int:
-    """How many keys there are; where the text has more, one of them was there twice."""
-    count, level = 0, [data]
+def keys_in(data: Any, *, above: int = 0) -> int:
+    """How many keys there are; where the text has more, one of them was there twice. Fewer than
+    none: it is deeper, with so many levels above it, or has a longer integer than is taken here.
+    """
+    count, depth, level = 0, above, [data]
     while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return -1
         below: list[Any] = []
         for one in level:
             kind = type(one)
@@ -99,19 +106,21 @@ def keys_in(data: Any) -> int:
                 below += one.values()
             elif kind is list:
                 below += one
+            elif kind is int and not _TOO_LOW < one < TOO_WIDE:
+                return -1
         level = below
     return count
 
 
-def _slowly(body: bytes) -> Any:
+def strictly(body: bytes, name: str = "body") -> Any:
     """What a stricter reader makes of it; it says what is wrong, and where."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as fault:
-        raise Refused(400, f"The body is not UTF-8: byte {fault.start} is wrong.") from None
+        raise Refused(400, f"The {name} is not UTF-8: byte {fault.start} is wrong.") from None
     if text.startswith("\ufeff"):
-        raise Refused(400, "The body begins with a byte order mark: leave it out.")
+        raise Refused(400, f"The {name} begins with a byte order mark: leave it out.")
     try:
-        return parse(text, format="json", name="body").data
+        return parse(text, format="json", name=name).data
     except SourceError as fault:
-        raise Refused(400, f"The body cannot be read: {fault.message}.") from None
+        raise Refused(400, f"The {name} cannot be read: {fault.message}.") from None

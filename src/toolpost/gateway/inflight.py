@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from toolpost.approvals.values import principal
 from toolpost.call import Caller
-from toolpost.errors import Cancelled, RateLimited
+from toolpost.errors import Cancelled, RateLimited, Unavailable
 from toolpost.failure import failure
 from toolpost.result import Metadata, Result
+from toolpost.spec import Effects
 
 
 class Running(NamedTuple):
@@ -125,6 +126,19 @@ def stopped(tool: str, call_id: str) -> Result:
     fault = Cancelled("The call was stopped by its caller.")
     error = failure(fault, tool=tool, call_id=call_id, effects="once")
     return Result(error=error, metadata=Metadata(call_id))
+
+
+def cut_off(effects: Effects) -> Unavailable:
+    """What is said of a call that the end of the server has stopped; ``effects``: its tool's."""
+    if effects == "once":
+        return Unavailable(
+            "The gateway is being stopped. The call may have been done all the same: find out "
+            "before anything is tried again.",
+            effects="unknown",
+            retryable=False,
+            remedy="stop",
+        )
+    return Unavailable("The gateway is being stopped. Try again soon.", effects="unknown")
 
 
 def _same(one: Caller, other: Caller) -> bool:

@@ -20,17 +20,12 @@ from toolpost.bus.connection import Bus
 from toolpost.bus.large import Large
 from toolpost.bus.wire import Envelope, said
 from toolpost.call import Caller, Progress, new_call_id
-from toolpost.errors import (
-    CallError,
-    InternalError,
-    InvalidArguments,
-    Unauthorized,
-    Unavailable,
-)
+from toolpost.errors import CallError, InternalError, InvalidArguments, Unauthorized
 from toolpost.failure import failure
 from toolpost.gateway.identity import Identity
-from toolpost.gateway.inflight import InFlight
+from toolpost.gateway.inflight import InFlight, cut_off
 from toolpost.gateway.nats_settings import NatsSettings
+from toolpost.jobs.gravity import gravest
 from toolpost.result import Metadata, Result
 from toolpost.runtime import Runtime
 
@@ -125,19 +120,19 @@ class NatsDoor:
         if not message.reply:
             _log.warning("a call on %s says not where the answer is to go", message.subject)
             return
-        call_id, asked = new_call_id(), ""
+        call_id, asked, tool = new_call_id(), "", ""
         try:
             caller = await self._caller(message)
             body = await self._large.unpacked(await self.bus.client(), message)
             told = _read(body)
-            asked = told.id
+            asked, tool = told.id, told.payload.tool
             result = await self._run(call_id, told, caller, message.reply)
         except CallError as refused:
             error = failure(refused, tool="", call_id=call_id, effects="once")
             result = Result(error=error, metadata=Metadata(call_id))
         except asyncio.CancelledError:
-            stopped = Unavailable("The gateway is being stopped.", effects="unknown")
-            error = failure(stopped, tool="", call_id=call_id, effects="once")
+            effects = gravest(self._runtime.registry, tool)
+            error = failure(cut_off(effects), tool=tool, call_id=call_id, effects=effects)
             result = Result(error=error, metadata=Metadata(call_id))
         except Exception:  # noqa: BLE001 - the border: whatever it is, the client has an answer
             _log.exception("a call over the bus could not be served (call %s)", call_id)

@@ -16,6 +16,7 @@ from toolpost.codes import STATUS
 from toolpost.errors import CallError, InvalidArguments
 from toolpost.failure import failure
 from toolpost.result import Failure, Metadata
+from toolpost.spec import Effects
 
 Headers = list[tuple[bytes, bytes]]
 MEDIA_TYPE: Final = b"application/problem+json"
@@ -74,11 +75,12 @@ def answer_to(
     tool: str = "gateway",
     instance: str | None = None,
     challenge: str | None = None,
+    effects: Effects = "once",
 ) -> tuple[int, Headers, bytes]:
     """What a door says to an error that never was on the road. A ``challenge``, given or the
     error's own, goes to who has not said who they are: with 401, and to nobody else.
     """
-    error = failure(fault, tool=tool, call_id="", effects="once")
+    error = failure(fault, tool=tool, call_id="", effects=effects)
     status = fault.status if isinstance(fault, Refused) else None
     challenge = challenge or getattr(fault, "challenge", None)
     if challenge is not None:

@@ -30,11 +30,13 @@ _LONG: Final = 10.0
 
 
 class Watcher:
-    """Runs ``command`` so many times with the sockets and a line to here, by their numbers."""
+    """Runs ``command`` so many times with the sockets and a line to here, by their numbers, and
+    which of them it is: one that replaces another has its number.
+    """
 
     def __init__(
         self,
-        command: Callable[[str, str], Sequence[str]],
+        command: Callable[[str, str, int], Sequence[str]],
         sockets: Sequence[socket.socket],
         *,
         count: int,
@@ -53,7 +55,7 @@ class Watcher:
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, self._stop.set)
-        keeping = [asyncio.create_task(self._keep()) for _ in range(self._count)]
+        keeping = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
         starting = asyncio.create_task(self._told(ready))
         try:
             await self._stop.wait()
@@ -66,12 +68,12 @@ class Watcher:
         await self._all_ready.wait()
         ready()
 
-    async def _keep(self) -> None:
+    async def _keep(self, number: int) -> None:
         """One process after the other, as long as they are wanted."""
         pause, first = _SOON, True
         while not self._stop.is_set():
             began = asyncio.get_running_loop().time()
-            served, end = await self._one(first=first)
+            served, end = await self._one(number, first=first)
             if self._stop.is_set():
                 return
             if first and not served:
@@ -87,11 +89,11 @@ class Watcher:
                 async with asyncio.timeout(pause):
                     await self._stop.wait()
 
-    async def _one(self, *, first: bool) -> tuple[bool, _End]:
+    async def _one(self, number: int, *, first: bool) -> tuple[bool, _End]:
         """A process, to its end: whether it ever served, and what that end was."""
         here, there = socket.socketpair()
         fds = [one.fileno() for one in self._sockets]
-        words = self._command(",".join(map(str, fds)), str(there.fileno()))
+        words = self._command(",".join(map(str, fds)), str(there.fileno()), number)
         with here, there:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, *words, pass_fds=(*fds, there.fileno())

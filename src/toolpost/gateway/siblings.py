@@ -45,6 +45,8 @@ class Siblings:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.name = token_hex(8)
+        self.number = 0
+        """Which of them it is: one that replaces another has its number."""
         self._fd = -1
 
     async def __aenter__(self) -> Self:
@@ -98,33 +100,35 @@ class Siblings:
             writer.transport.abort()  # who asked has gone, or has the answer
         return True
 
-    async def everywhere(self, scope: Scope) -> list[tuple[int, bytes]]:
+    async def everywhere(
+        self, scope: Scope, *, patience: float = _PATIENCE
+    ) -> list[tuple[int, bytes]]:
         """What each of the others answers to a request without a body; one that is gone, or does
         not answer in time, has nothing to say. One that was handed over asks nobody.
         """
         if any(name == HANDED for name, _ in scope["headers"]):
             return []
-        found = await asyncio.gather(*(self._said(one, scope) for one in self._others()))
+        found = await asyncio.gather(*(self._said(one, scope, patience) for one in self._others()))
         return [one for one in found if one is not None]
 
     def _others(self) -> list[str]:
         names = (one.stem.removeprefix("serve-") for one in self._folder.glob("serve-*.sock"))
         return [name for name in names if _NAME.fullmatch(name) and name != self.name]
 
-    async def _said(self, process: str, scope: Scope) -> tuple[int, bytes] | None:
-        status, pieces = 0, list[bytes]()
+    async def _said(self, process: str, scope: Scope, patience: float) -> tuple[int, bytes] | None:
+        status, pieces, more = 0, list[bytes](), True
 
         async def send(message: Any) -> None:
-            nonlocal status
-            status = message.get("status", status)
+            nonlocal status, more
+            status, more = message.get("status", status), message.get("more_body", True)
             pieces.append(message.get("body", b""))
 
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(patience):
                 there = await self.hand_over(process, scope, b"", send)
         except (TimeoutError, Unavailable):
             return None
-        return (status, b"".join(pieces)) if there else None
+        return (status, b"".join(pieces)) if there and not more else None
 
     async def _forget_dead(self, process: str) -> None:
         try:

@@ -12,6 +12,7 @@ its result before its end. It refuses to know how a job is run.
     jobs.of         those of each caller
     jobs.keys       idempotency keys
     jobs.cancel     those that are to be stopped by who runs them
+    jobs.absent     since when nobody has the tool of one, by its id and the attempt
     jobs.holders    who runs jobs right now
 """
 
@@ -48,6 +49,7 @@ _OPEN: Final = "jobs.open"
 _OF: Final = "jobs.of"
 _KEYS: Final = "jobs.keys"
 _CANCEL: Final = "jobs.cancel"
+_ABSENT: Final = "jobs.absent"
 _HOLDERS: Final = "jobs.holders"
 _ID: Final = re.compile(r"jb-[0-9a-f]{20}")
 _BEGINNING: Final = re.compile(r"jb-[0-9a-f]{3,20}")
@@ -227,6 +229,13 @@ class Board:
 
     async def is_to_be_cancelled(self, job: Job) -> bool:
         return await self._records.get(_CANCEL, job.id) is not None
+
+    async def absent_since(self, job: Job) -> float:
+        """When it was first seen, since its last attempt, that nobody has its tool."""
+        place, now = f"{job.id}/{job.attempts}", self.now()
+        await self._records.put(_ABSENT, place, now, version=0, ttl=_DAY)
+        record = await self._records.get(_ABSENT, place)
+        return now if record is None else float(record.value)
 
     async def left(self, but: Collection[str] = ()) -> AsyncIterator[tuple[Job, int]]:
         """Those that have not ended and that nobody holds; but for some."""

@@ -30,12 +30,12 @@ from toolpost.digest import canonical, digest
 from toolpost.errors import CallError, InvalidArguments
 from toolpost.jobs.board import LEASE, Board
 from toolpost.jobs.carried import Carriers
+from toolpost.jobs.gravity import gravest
 from toolpost.jobs.held import Held
 from toolpost.jobs.recovery import Recovery, extension
-from toolpost.jobs.running import Running, walked
-from toolpost.jobs.values import Given, Job, State, cancelled, shown
+from toolpost.jobs.running import PATIENCE, Running, walked
+from toolpost.jobs.values import Given, Job, State, cancelled, gone, shown, state_of, unknown
 from toolpost.runtime import Runtime
-from toolpost.spec import Effects
 
 _log = logging.getLogger("toolpost.jobs")
 _LOOK: Final = 0.25
@@ -46,7 +46,6 @@ _LEFT: Final = 2.0
 _STOP: Final = 5.0
 _MOST_HEARD: Final = 1000
 _NUMBERS: Final = itertools.count()
-_GRAVITY: Final[tuple[Effects, ...]] = ("read", "idempotent", "once")
 _replace = msgspec.structs.replace
 
 
@@ -171,7 +170,7 @@ class Jobs:
             caller=kept_caller(caller),
             state="queued",
             created=self.board.now(),
-            effects=self._effects(name),
+            effects=gravest(self._runtime.registry, name),
             given=digest(msgspec.to_builtins(given)),
             arguments=shown(admitted),
             same="" if key is None else digest([given.arguments, working_dir]),
@@ -241,16 +240,6 @@ class Jobs:
                 return
             await self._say_hold()
 
-    def _effects(self, name: str) -> Effects:
-        """The tool's; where it may hand over to another, the gravest."""
-        found, seen = list[Effects](), set[str]()
-        spec = self._runtime.registry.get(name)
-        while spec is not None and spec.name not in seen:
-            seen.add(spec.name)
-            found.append(spec.effects)
-            spec = None if spec.fallback is None else self._runtime.registry.get(spec.fallback)
-        return max(found, key=_GRAVITY.index, default="once")
-
     # What is done again and again.
 
     async def _tend(self) -> None:
@@ -304,6 +293,29 @@ class Jobs:
                 there = self._runtime.registry.get(job.tool) is not None
                 if there or (job.carrier and job.state == "running"):
                     await self._take(job, version)
+                elif not job.carrier and job.state != "waiting":
+                    await self._leave(job, version)
+
+    async def _leave(self, job: Job, version: int) -> None:
+        """Nobody here has its tool. It may come back, with its source or its worker, or somebody
+        else who shares the store has it and starts again: that is waited for, and not for ever.
+        One that has never begun waits as long as it is kept.
+        """
+        if await self._is_cancelled(job, version):
+            return
+        waited = self.board.now() - await self.board.absent_since(job)
+        begun = job.state == "running"
+        if begun and (result := await self.board.result(job)) is not None:
+            await self.board.end(job, version, result, state=state_of(result))
+        elif begun and job.effects == "once":
+            if waited >= LEASE:
+                await self.board.end(job, version, unknown(job), state="unknown")
+        elif job.attempts and waited >= PATIENCE:
+            await self.board.end(job, version, gone(job), state="failed")
+        elif begun or job.progress is None:
+            why = Progress(message=f"It waits: nobody here has the tool {job.tool!r}.")
+            left = _replace(job, holder="", deaths=job.deaths + begun, progress=why)
+            await self.board.change(_from_anew(left) if begun else left, version)
 
     async def _take(self, job: Job, version: int) -> None:
         """A job that nobody holds is ours, unless somebody else is faster."""
@@ -311,25 +323,34 @@ class Jobs:
         if handed_over:
             await self._take_over(Held(self.board, self._name, job, version))
             return
-        if await self.board.is_to_be_cancelled(job) and not await self.board.result(job):
-            result = cancelled(job, begun=job.state == "running")
-            await self.board.end(job, version, result, state="cancelled")
+        if await self._is_cancelled(job, version):
             return
         if job.state == "running":
             job = _replace(job, deaths=job.deaths + 1)
             if (end := await self._recovery.end_of(job)) is not None:
                 await self.board.end(job, version, end[0], state=end[1])
                 return
-            job = _replace(job, state="queued")
-            if job.effects != "once":
-                job = _replace(job, approval=None)  # a yes is for one call: it may have been used
+            job = _from_anew(job)
         await self._take_over(Held(self.board, self._name, job, version))
+
+    async def _is_cancelled(self, job: Job, version: int) -> bool:
+        """Whether somebody wanted it to be, before its holder died; then it is."""
+        if not await self.board.is_to_be_cancelled(job) or await self.board.result(job):
+            return False
+        result = cancelled(job, begun=job.state == "running")
+        await self.board.end(job, version, result, state="cancelled")
+        return True
 
     async def _take_over(self, held: Held) -> None:
         if await held.take():
             self._held[held.job.id] = held
             if held.job.state != "waiting":
                 self._running.put(held)
+
+
+def _from_anew(job: Job) -> Job:
+    """To be run again. A yes is for one call: it may have been used, where ``once`` cannot tell."""
+    return _replace(job, state="queued", approval=job.approval if job.effects == "once" else None)
 
 
 def house(config: Config) -> str:

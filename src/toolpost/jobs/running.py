@@ -35,8 +35,8 @@ _log = logging.getLogger("toolpost.jobs")
 _CARRIED: Final = 1000
 """Jobs that run elsewhere, at once; those that run here are counted by the setting ``running``."""
 _ABSENT: Final = 1.0
-_PATIENCE: Final = 3600.0
-"""Seconds that a job waits for its turn where a rate or a queue sends it away."""
+PATIENCE: Final = 3600.0
+"""Seconds that a job waits for its turn where a rate or a queue sends it away, or for its tool."""
 _LATER: Final = ("RATE_LIMITED", "QUEUE_FULL")
 _replace = msgspec.structs.replace
 
@@ -163,7 +163,7 @@ class Running:
     def _is_absent(self, job: Job) -> bool:
         """Whether nobody has its tool right now, and may have it again soon."""
         waited = self._board.now() - job.created
-        return self._runtime.registry.get(job.tool) is None and waited < _PATIENCE
+        return self._runtime.registry.get(job.tool) is None and waited < PATIENCE
 
     async def _collected(self, held: Held, given: Given | None) -> None:
         """See a job through that somebody else has handed over."""
@@ -208,12 +208,12 @@ class Running:
         error, waited = result.error, self._board.now() - job.created
         assert error is not None
         if error.code == "CONFLICT" and error.retryable:
-            return waited < _PATIENCE
+            return waited < PATIENCE
         if job.carrier and error.code == "UNAVAILABLE" and error.retryable:
-            return error.effects == "none" and waited < _PATIENCE
+            return error.effects == "none" and waited < PATIENCE
         if job.carrier and error.code == "NOT_FOUND" and self._is_absent(job):
             return True
-        return error.code in _LATER and error.effects == "none" and waited < _PATIENCE
+        return error.code in _LATER and error.effects == "none" and waited < PATIENCE
 
     async def _broken_off(self, held: Held) -> None:
         """The run was stopped: by who cancelled it, or because this process ends. It may have come

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from toolpost.call import Caller, Progress
-from toolpost.errors import Cancelled, Conflict, Unavailable
+from toolpost.errors import Cancelled, Conflict, ToolNotFound, Unavailable
 from toolpost.failure import failure
 from toolpost.redact import redact, redact_text
 from toolpost.result import Result
@@ -131,7 +131,18 @@ def given_up(job: Job) -> Result:
     return _failed(job, why)
 
 
-def _failed(job: Job, error: Cancelled | Conflict | Unavailable) -> Result:
+def gone(job: Job) -> Result:
+    """The result of a job that had begun, and whose tool did not come back."""
+    why = ToolNotFound(
+        f"Nobody has the tool {job.tool!r} any more, which this job began with. Submit it again "
+        "when the tool is there.",
+        effects="unknown" if job.deaths else "none",
+        remedy="stop",
+    )
+    return _failed(job, why)
+
+
+def _failed(job: Job, error: Cancelled | Conflict | ToolNotFound | Unavailable) -> Result:
     call_id = job.call_id or ""
     result = Result(
         error=failure(error, tool=job.tool, call_id=call_id, effects=job.effects),

@@ -289,6 +289,9 @@ async def test_a_no_in_the_dialog_takes_the_call_back(tmp_path: Path, mode: Mode
     ):
         result = await client.call_tool("send", {"to": "Ada"})
     assert (result.meta or {})["toolpost/error"]["code"] == "APPROVAL_DENIED"
+    (said,) = result.content
+    assert isinstance(said, types.TextContent)
+    assert "no: declined in the client. Do not try it again." in said.text
     assert ran == []
 
 

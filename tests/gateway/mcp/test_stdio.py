@@ -126,10 +126,32 @@ async def test_what_is_no_message_is_said_to_be_none_and_the_end_of_input_is_the
     child.stdin.write(b"{\n\n[]\n" + json.dumps(hello).encode() + b"\n")
     async with asyncio.timeout(30):
         first, second, third = [json.loads(await child.stdout.readline()) for _ in range(3)]
-        assert [first["error"]["code"], second["error"]["code"]] == [-32700, -32700]
+        assert [first["error"]["code"], second["error"]["code"]] == [-32700, -32600]
         assert third["result"]["supportedVersions"] == [MODERN]
         out, _ = await child.communicate(b"")
     assert (out, child.returncode) == (b"", 0)
+
+
+UNREAD = [
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"id":3,"a":"\\ud800"}}', 7, "surrogate"),
+    (b'{"jsonrpc":"2.0","id":"a b","method":"\xff"}', "a b", "not UTF-8: byte 38"),
+    (b'{"params":%b,"id":9}' % (b"[" * 5000 + b"]" * 5000), 9, "more than 64 levels"),
+    (b'{"jsonrpc":"2.0","params":{"id":3},"method":"\xff"}', None, "not UTF-8"),
+    (b'{"jsonrpc":"2.0","id":1,"id":2}', None, "twice"),
+    (b'{"jsonrpc":"1.0","id":4,"method":"ping"}', 4, "no message of JSON-RPC 2.0"),
+]
+
+
+async def test_who_sends_what_cannot_be_read_hears_why_and_about_which_request(
+    project: Path,
+) -> None:
+    child = await started(project)
+    async with asyncio.timeout(30):
+        out, _ = await child.communicate(b"".join(line + b"\n" for line, _, _ in UNREAD))
+    said = [json.loads(line) for line in out.splitlines()]
+    assert [one["id"] for one in said] == [number for _, number, _ in UNREAD]
+    for one, (_, _, why) in zip(said, UNREAD, strict=True):
+        assert why in one["error"]["message"]
 
 
 async def test_an_input_that_cannot_be_waited_for_is_read_to_its_end(project: Path) -> None:

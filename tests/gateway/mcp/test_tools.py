@@ -299,6 +299,34 @@ async def test_a_large_output_is_kept_and_read_in_pieces_by_its_caller(tmp_path:
                 assert caught.value.error.data == {"uri": uri}
 
 
+async def test_pieces_of_a_large_text_have_whole_characters_and_say_which_they_are(
+    tmp_path: Path,
+) -> None:
+    text = "a€😀é" * 15_000
+
+    @tool
+    async def much() -> str:
+        """Give much."""
+        return text
+
+    options = {"artifacts": {"soft": 100_000}}
+    async with (
+        serving([much], tmp_path, guards=["artifacts"], extensions=options) as running,
+        Client(running.url) as client,
+    ):
+        result = await client.call_tool("much", {})
+        (link,) = [one for one in result.content if isinstance(one, types.ResourceLink)]
+        whole, after = "", 0
+        for offset in range(0, 40, 3):
+            read = await client.read_resource(f"{link.uri}?offset={offset}&length=3")
+            (piece,) = read.contents
+            assert isinstance(piece, types.TextResourceContents)
+            place = (piece.meta or {})["toolpost/piece"]
+            assert (place["offset"], place["size"]) == (after, len(text.encode()))
+            whole, after = whole + piece.text, after + place["length"]
+        assert text.startswith(whole) and len(whole.encode()) == after >= 40
+
+
 async def test_a_tool_may_need_a_client_that_can_do_something(tmp_path: Path) -> None:
     @tool(labels={"mcp.client": "sampling, elicitation"})
     async def wants() -> int:

@@ -367,7 +367,7 @@ class Calls:
             if answer.action == "decline" or (
                 self._settings.approve and answer.action == "accept" and not yes
             ):
-                no = Decision(approve=False, reason="declined in the client")
+                no = Decision(approve=False, reason="declined in the client.")
                 await desk.decide(handle, no, by=caller, channel="api")
             elif self._settings.approve and yes:
                 person = Caller(caller.user or caller.id, user=caller.user)

@@ -21,7 +21,7 @@ from toolpost.gateway.mcp.answers import CALL_ID, answer_of
 from toolpost.gateway.mcp.asking import Client
 from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted, refusal
 from toolpost.gateway.mcp.definitions import Definition, Definitions
-from toolpost.gateway.rest.calls import CALL
+from toolpost.gateway.rest.calls import CALL, TOOL
 
 VERSION: Final = "2026-07-28"
 _VERSION: Final = VERSION.encode()
@@ -111,6 +111,7 @@ class Fast:
         if definition is None or definition.headers or definition.needs:
             return None
         call_id = scope[CALL] = new_call_id()
+        scope[TOOL] = tool
         try:
             result = await self._calls.plain(tool, arguments, caller, call_id)
         except CallError as many:
@@ -179,6 +180,7 @@ class Fast:
         definition = self._definitions.named(name)
         if can is None or (definition is not None and definition.headers):
             return None
+        scope[TOOL] = name
         return Wanted(
             name=name,
             arguments=arguments,
@@ -210,13 +212,13 @@ def _plain(body: bytes) -> _Plain | None:
     params, can = message.params, message.params.meta.can
     keys = 8  # four, the name and what goes with it, and two in that
     if params.arguments is not UNSET:
-        keys += 1 + keys_in(params.arguments)
+        keys += 1 + keys_in(params.arguments, above=2)
     if params.meta.info is not UNSET:
         keys += 3
     if can:
         if "elicitation" in can or "extensions" in can:
             return None  # it may be asked something, or be given a task
-        keys += keys_in(can)
+        keys += keys_in(can, above=3)
     return message if body.count(b":") == keys else None
 
 

@@ -49,6 +49,9 @@ _TELL_WITHIN: Final = 5.0
 _MOST_TOLD: Final = 100
 _MOST_WORDS: Final = 500
 _NOBODY: Final = Answer("cancel")
+_TEXTS: Final = ("text/", "application/json")
+"""How the kind of what is text begins."""
+_PIECE: Final = "toolpost/piece"
 Context = ServerRequestContext[Any, Any]
 
 
@@ -157,11 +160,10 @@ class ToolServer(Server[Any]):
             if self._artifacts is None or not uri.startswith(SCHEME):
                 raise ToolNotFound("There is no such resource.")
             handle, _, query = uri.removeprefix(SCHEME).partition("?")
-            about = await self._artifacts.about(handle, caller=caller)
-            data = await self._artifacts.read(handle, caller=caller, **_range(query))
+            piece = await _piece(self._artifacts, handle, caller, _range(query))
         except CallError as fault:
             raise MCPError(types.INVALID_PARAMS, fault.message, {"uri": uri}) from None
-        return self._kept({"contents": [{"uri": uri, "mimeType": about.mime, **_content(data)}]})
+        return self._kept({"contents": [{"uri": uri, **piece}]})
 
     def _kept(self, result: dict[str, Any]) -> dict[str, Any]:
         """What a caller may see is that caller's business."""
@@ -363,11 +365,32 @@ def _range(query: str) -> dict[str, int]:
         raise InvalidArguments("offset and length are whole numbers.") from None
 
 
-def _content(data: bytes) -> dict[str, str]:
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"blob": base64.b64encode(data).decode()}
+async def _piece(
+    artifacts: Artifacts, handle: str, caller: Caller, wanted: dict[str, int]
+) -> dict[str, Any]:
+    """A piece of an artifact, and which it is. Of a text it has the characters that begin within
+    it: pieces that lie side by side are the whole, and no character is in two halves.
+    """
+    about, offset = await artifacts.about(handle, caller=caller), wanted.get("offset", 0)
+    data = await artifacts.read(handle, caller=caller, **wanted)
+    content: dict[str, str] = {}
+    if about.mime.startswith(_TEXTS):
+        more = await artifacts.read(handle, caller=caller, offset=offset + len(data), length=3)
+        first = _begins_at(data)
+        whole = data[first:] + more[: _begins_at(more)] if first < len(data) else b""
+        with suppress(UnicodeDecodeError):
+            content["text"] = whole.decode()
+            offset, data = offset + first, whole
+    if not content:
+        content["blob"] = base64.b64encode(data).decode()
+    place = {"offset": offset, "length": len(data), "size": about.size}
+    return {"mimeType": about.mime, **content, "_meta": {_PIECE: place}}
+
+
+def _begins_at(data: bytes) -> int:
+    """The first byte that is not the rest of a character."""
+    rest = (at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80)
+    return next(rest, min(len(data), 3))
 
 
 def _cursor(name: str) -> str:

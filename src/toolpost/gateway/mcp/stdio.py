@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import re
 import selectors
 import stat
 from collections.abc import AsyncIterator, Iterator
@@ -19,21 +20,31 @@ from typing import Any, Final, Self
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    jsonrpc_message_adapter,
+)
 
 from toolpost.call import Caller
+from toolpost.gateway.bodies import strictly
 from toolpost.gateway.mcp.calls import Calls
 from toolpost.gateway.mcp.definitions import Definitions
 from toolpost.gateway.mcp.server import ToolServer
 from toolpost.gateway.mcp.settings import McpSettings
+from toolpost.gateway.problems import Refused
 from toolpost.runtime import Runtime
 
 _log = logging.getLogger("toolpost.mcp")
 _MOST_MESSAGE: Final = 16 * 1024 * 1024
 LOCAL: Final = Caller(id="local", owner=True)
-_UNREAD: Final = JSONRPCError(
-    jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="This is no message.")
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+_ID: Final = re.compile(
+    rb'\s*:\s*(?:(-?[0-9]{1,18})|"([\x20\x21\x23-\x5b\x5d-\x7e]{1,200})")\s*[,}]'
 )
+"""What follows the key of an id: a number, or a text without anything odd in it."""
 
 
 async def serve_stdio(
@@ -147,9 +158,34 @@ async def _hear(
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    await write.send(SessionMessage(_UNREAD))
+                    await write.send(SessionMessage(_unread(line)))
                     continue
                 await heard.send(SessionMessage(message))
+
+
+def _unread(line: bytes) -> JSONRPCError:
+    """Why it is no message, to whoever waits for its answer."""
+    try:
+        strictly(line.rstrip(b"\r\n"), "message")
+        code, why = INVALID_REQUEST, "This is JSON, and no message of JSON-RPC 2.0."
+    except Refused as fault:
+        code, why = PARSE_ERROR, fault.message
+    return JSONRPCError(jsonrpc="2.0", id=_id_in(line), error=ErrorData(code=code, message=why))
+
+
+def _id_in(line: bytes) -> int | str | None:
+    """The id of what is no JSON, or too much of it: of the outermost object, and if there is only
+    one.
+    """
+    depth, found = 0, list[int | str]()
+    for token in _TOKEN.finditer(line):
+        if token[0] in b"[{":
+            depth += 1
+        elif token[0] in b"]}":
+            depth -= 1
+        elif depth == 1 and token[0] == b'"id"' and (told := _ID.match(line, token.end())):
+            found.append(int(told[1]) if told[1] else told[2].decode())
+    return found[0] if len(found) == 1 and line.lstrip()[:1] == b"{" else None
 
 
 async def _say(said: MemoryObjectReceiveStream[SessionMessage], fd: int) -> None:

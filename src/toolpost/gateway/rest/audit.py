@@ -43,7 +43,7 @@ def routes(behind: Behind) -> list[Route]:
 
 
 class _Kept:
-    """The audit of this store. Reading it all is work: one at a time."""
+    """The audit of this store, where one is kept. Reading it all is work: one at a time."""
 
     def __init__(self, behind: Behind) -> None:
         self._behind = behind
@@ -51,7 +51,7 @@ class _Kept:
         self._turn = asyncio.Lock()
 
     async def search(self, request: Request) -> Response:
-        self._behind.demand_admin(caller_of(request.scope))
+        self._demand(request)
         query = queried(request, *_TEXTS, *_TIMES, "limit")
         most = whole(query, "limit", _PAGE, most=MOST) or _PAGE
         since, until = (_moment(name, query.get(name)) for name in _TIMES)
@@ -60,7 +60,7 @@ class _Kept:
         return reply({"calls": [call.to_dict() for call in found]})
 
     async def show(self, request: Request) -> Response:
-        self._behind.demand_admin(caller_of(request.scope))
+        self._demand(request)
         queried(request)
         call_id: str = request.path_params["call_id"]
         async with self._turn:
@@ -70,7 +70,7 @@ class _Kept:
         raise ToolNotFound(f"No call {short(call_id)!r} is on record.", remedy="stop")
 
     async def verify(self, request: Request) -> Response:
-        self._behind.demand_admin(caller_of(request.scope))
+        self._demand(request)
         queried(request)
         await sent(request, self._behind)
         config = self._behind.runtime.config
@@ -81,6 +81,11 @@ class _Kept:
             proof = Proof(keys=verifiers(folder, KEY), anchors=known, earlier=[])
             found = await verify(lines_of(self._store), proof)
         return reply({"ok": found.ok, **msgspec.to_builtins(found)})
+
+    def _demand(self, request: Request) -> None:
+        """The role, and a ring that takes calls down: without it nothing can be said of them."""
+        self._behind.demand_admin(caller_of(request.scope))
+        self._behind.runtime.extension("audit")
 
     async def _found(self, wanted: Wanted, most: int) -> deque[AuditedCall]:
         """The latest that fit, the oldest of them first."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -28,12 +29,15 @@ from toolpost.gateway.rest.wanted import (
     wants_events,
 )
 from toolpost.jobs import Jobs
+from toolpost.jobs.gravity import gravest
 from toolpost.result import Result
 
 WORK: Final = "toolpost.work"
 """Where the scope has the task of a request, under a server that cancels it if the client goes."""
 CALL: Final = "toolpost.call"
 """Where it has the id of the call that it made: for the access log, if it comes to no answer."""
+TOOL: Final = "toolpost.tool"
+"""Where it has the name of its tool."""
 Hear = Callable[[Progress], None]
 Answered = tuple[int, str | None]
 """The status, and the id of the call: for the access log."""
@@ -45,6 +49,7 @@ class Calls:
     def __init__(self, behind: Behind) -> None:
         self._most, self._jobs = behind.settings.body, behind.jobs
         self._execute, self._inflight = behind.runtime.execute, behind.inflight
+        self._effects = partial(gravest, behind.runtime.registry)
 
     async def call(
         self,
@@ -61,6 +66,7 @@ class Calls:
         if self._jobs is not None and prefers(headers, b"respond-async"):
             return await _detached(self._jobs, name, wanted, send, caller, key=key), None
         call_id = scope[CALL] = new_call_id()
+        scope[TOOL] = name
         task = scope.get(WORK)
         if task is not None and not wants_events(headers):
             result = await self.executed(name, wanted, caller, call_id, task, key, trace)
@@ -76,7 +82,7 @@ class Calls:
             return await self.executed(name, wanted, caller, call_id, own, key, trace, hear)
 
         if wants_events(headers):
-            return await stream(run, send, call_id), call_id
+            return await stream(run, send, call_id, effects=self._effects(name)), call_id
         return await send_result(send, await _watched(run(None), receive), call_id), call_id
 
     async def plan(

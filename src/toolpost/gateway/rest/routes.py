@@ -33,8 +33,8 @@ from toolpost.wording import short
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def rest(behind: Behind, calls: Calls) -> App:
-    """An application of all routes; the scope says who asks."""
+def rest(behind: Behind, calls: Calls, identity: object) -> App:
+    """An application of all routes; the scope says who asks, as ``identity`` has told it."""
     routes: list[Route] = [
         *tools.routes(behind, calls),
         *running.routes(behind),
@@ -42,7 +42,7 @@ def rest(behind: Behind, calls: Calls) -> App:
         *jobs.routes(behind),
         *artifacts.routes(behind),
         *audit.routes(behind),
-        *health.routes(behind),
+        *health.routes(behind, identity),
         *openapi.routes(behind),
     ]
     handlers = {HTTPException: _http, CallError: _failed, MissingPart: _missing}

@@ -16,11 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from toolpost.call import Progress
-from toolpost.errors import Unavailable
 from toolpost.failure import failure
 from toolpost.gateway.answers import CALL_ID, result_bytes, send_result
 from toolpost.gateway.bodies import Send
+from toolpost.gateway.inflight import cut_off
 from toolpost.result import Metadata, Result
+from toolpost.spec import Effects
 
 _PATIENCE: Final = 1.0
 """Seconds without a word until the stream begins."""
@@ -66,8 +67,8 @@ class _Feed:
         return b"".join(events)
 
 
-async def stream(run: Run, send: Send, call_id: str) -> int:
-    """Run a call and tell of it; the status that was sent."""
+async def stream(run: Run, send: Send, call_id: str, *, effects: Effects) -> int:
+    """Run a call and tell of it; the status that was sent. ``effects``: its tool's."""
     feed = _Feed()
     call = run(feed.hear)
     call.add_done_callback(lambda _: feed.news.set())
@@ -87,7 +88,7 @@ async def stream(run: Run, send: Send, call_id: str) -> int:
         await asyncio.gather(call, return_exceptions=True)
         feed.taken()  # nobody will read it, and what was cancelled may be kept for a while
         with suppress(RuntimeError):  # the stream had not begun, or its client has gone
-            await _end(send, event("result", result_bytes(_stopping(call_id))))
+            await _end(send, event("result", result_bytes(_stopping(call_id, effects))))
         raise
     return 200
 
@@ -122,7 +123,6 @@ async def _end(send: Send, piece: bytes) -> None:
     await send({"type": "http.response.body", "body": piece, "more_body": False})
 
 
-def _stopping(call_id: str) -> Result:
-    fault = Unavailable("The gateway is being stopped.", effects="unknown")
-    error = failure(fault, tool="", call_id=call_id, effects="once")
+def _stopping(call_id: str, effects: Effects) -> Result:
+    error = failure(cut_off(effects), tool="", call_id=call_id, effects=effects)
     return Result(error=error, metadata=Metadata(call_id))
