@@ -627,7 +627,7 @@ async def test_a_tool_that_needs_a_yes_does_not_run_where_nobody_asks_for_it() -
         result = await executor.execute("pay")
         plan = (await executor.execute("pay", dry_run=True)).metadata.plan
     assert result.error is not None and result.error.code == "APPROVAL_REQUIRED"
-    assert plan is not None and plan["ask"] == "pay asks for it."
+    assert plan is not None and plan["ask"] == "A person has to confirm pay before it runs."
     assert ran == []
 
 

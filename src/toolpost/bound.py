@@ -29,7 +29,11 @@ class Bound:
 
     def __init__(self, spec: ToolSpec, leaving: set[Bound] | None = None) -> None:
         self.spec = spec
-        self.ask = f"{spec.name} asks for it." if spec.requires_approval else None
+        self.ask = (
+            f"A person has to confirm {spec.name} before it runs."
+            if spec.requires_approval
+            else None
+        )
         self.handle: Handle | None = None
         self.walk: Walk
         self.rings: tuple[str, ...] = ()

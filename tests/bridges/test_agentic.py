@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
@@ -255,6 +256,86 @@ async def test_an_agent_has_three_tries_in_all_and_each_is_logged(
     assert caplog.text.count("was refused") == 2
     async with Agent([tool]) as fresh:
         assert await fresh.execute_tool(tool, {"city": "Oslo"}) == {}, "another session"
+
+
+@pytest.mark.req("AF-5")
+@pytest.mark.parametrize("over", ["its own", "an executor", "a runtime"])
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_no_more_than_three_tries_fail_whatever_the_agent_is_over(
+    over: str, at_once: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[str] = []
+
+    async def failing(given: dict[str, Any]) -> Any:
+        ran.append(given["city"])
+        await asyncio.sleep(0)
+        return ToolExecutionError("The service is away. Try again later.")
+
+    caplog.set_level(logging.INFO, "toolpost.agentic")
+    tool = weather(failing)
+    async with AsyncExitStack() as stack:
+        road: Any = None
+        if over == "an executor":
+            road = await stack.enter_async_context(Executor(Registry(tools(tool))))
+        elif over == "a runtime":
+            runtime = Runtime(Config.of({}, base=tmp_path), tools=tools(tool))
+            road = await stack.enter_async_context(runtime)
+        agent = await stack.enter_async_context(Agent([tool], over=road))
+        calls = [agent.execute_tool(tool, {"city": str(number)}) for number in range(10)]
+        if at_once:
+            told = await asyncio.wait_for(asyncio.gather(*calls), 20)
+        else:
+            told = [await call for call in calls]
+    assert ran == ["0", "1", "2"]
+    assert sum("3 times in a row" in one.message for one in told) == 7
+    assert [one.number for one in agent.attempts] == [1, 2, 3]
+    assert "of 3" in caplog.text and "attempt 4" not in caplog.text
+
+
+@pytest.mark.req("AF-5")
+async def test_calls_at_once_that_work_are_none_of_them_refused() -> None:
+    ran: list[str] = []
+
+    async def working(given: dict[str, Any]) -> Any:
+        ran.append(given["city"])
+        await asyncio.sleep(0)
+        return ToolExecutionError("No.") if given["city"] in "05" else {"conditions": "fog"}
+
+    tool = weather(working)
+    async with Agent([tool]) as agent:
+        calls = [agent.execute_tool(tool, {"city": str(number)}) for number in range(10)]
+        told = await asyncio.wait_for(asyncio.gather(*calls), 20)
+    assert sorted(ran) == [str(number) for number in range(10)]
+    assert [number for number, one in enumerate(told) if isinstance(one, ToolError)] == [0, 5]
+
+
+@pytest.mark.req("AF-5")
+async def test_a_call_that_is_cancelled_makes_room_for_who_waits() -> None:
+    begun = asyncio.Semaphore(0)
+
+    async def work(given: dict[str, Any]) -> Any:
+        if given["city"] == "slow":
+            begun.release()
+            await asyncio.Event().wait()
+        return {}
+
+    tool = weather(work)
+    async with Agent([tool]) as agent, asyncio.timeout(20):
+        slow = [asyncio.ensure_future(agent.execute_tool(tool, {"city": "slow"})) for _ in range(3)]
+        for _ in slow:
+            await begun.acquire()
+        gone, waits = (
+            asyncio.ensure_future(agent.execute_tool(tool, {"city": "quick"})) for _ in range(2)
+        )
+        await asyncio.sleep(0)
+        assert not waits.done()
+        for one in (gone, slow[0]):  # who waits may go away, too
+            one.cancel()
+        assert await waits == {}
+        for one in slow:
+            one.cancel()
+        await asyncio.gather(*slow, gone, return_exceptions=True)
+        assert await agent.execute_tool(tool, {"city": "quick"}) == {}
 
 
 @pytest.mark.req("AF-5")

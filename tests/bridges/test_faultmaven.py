@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import logging
 import sys
 import threading
 import weakref
@@ -485,7 +486,9 @@ async def test_what_an_agent_gets_is_the_tool_but_for_the_road() -> None:
             got._nothing  # noqa: B018
         with pytest.raises(ToolNotFound):
             container.get_tool("nobody")
-        assert "asks for it" in ((await got.execute({"query": "a"})).error or "")
+        assert "A person has to confirm known before it runs." in (
+            (await got.execute({"query": "a"})).error or ""
+        )
 
 
 @pytest.mark.req("FM-4")
@@ -603,17 +606,25 @@ async def test_a_cleanup_that_breaks_keeps_no_other_from_its_own() -> None:
 
 
 @pytest.mark.req("FM-12")
-async def test_a_tool_that_fails_hands_over_to_the_one_it_names() -> None:
+async def test_a_tool_that_fails_hands_over_to_the_one_it_names_and_the_result_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     first = doing(
         lambda self, params: ToolResult(False, None, "Down."),
         own="first",
         TOOLPOST=ToolOptions(effects="read", fallback="second"),
     )
     second = doing(lambda self, params: ToolResult(True, "second"), own="second")
+    caplog.set_level(logging.INFO, "toolpost.faultmaven")
     async with holding(first, second) as container:
         assert (await container.execute("find", {"query": "a"})).data == "second"
         result = await container.get_tool("first").execute({"query": "a"})
-        assert result == ToolResult(True, "second")
+        said = "first failed (EXECUTION_ERROR): this is the result of second."
+        assert result == ToolResult(True, "second", warnings=[said])
+        assert result.model_dump()["warnings"] == (said,)
+        assert f"first: {said}" in caplog.text
+        plain = await container.get_tool("second").execute({"query": "a"})
+        assert (plain, plain.warnings) == (ToolResult(True, "second"), ())
 
 
 @pytest.mark.req("FM-9")

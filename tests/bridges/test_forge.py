@@ -146,6 +146,11 @@ async def test_a_tool_gets_its_context_and_its_arguments_and_gives_a_standard_re
         ({"type": "object", "min_length": 1}, {}, "… must have at least 1 properties"),
         ({"type": "string", "pattern": "^a"}, "b", '… must match the pattern "^a"'),
         ({"type": "array", "items": {"maximum": 1}}, [2], "… /0: must be at most 1"),
+        (
+            {"type": "array", "items": {"maximum": 1}, "max_length": 1},
+            [2, 3],
+            "… must have at most 1 items; /0: must be at most 1; /1: must be at most 1",
+        ),
     ],
 )  # fmt: skip
 async def test_what_does_not_fit_a_parameter_is_refused_in_the_words_of_the_document(

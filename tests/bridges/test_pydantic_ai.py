@@ -79,6 +79,27 @@ async def test_arguments_that_do_not_fit_are_a_retry_and_then_a_failed_call() ->
     assert (script.heard[-1], done.output) == ([2], "Done.")
 
 
+@pytest.mark.parametrize("text", ['{"a":', "[1]", "never"])
+async def test_arguments_that_are_no_json_object_do_not_end_the_run_and_run_nothing(
+    text: str,
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    async def bare() -> int:
+        """It needs no arguments."""
+        ran.append(1)
+        return 1
+
+    wrong: Any = [("bare", text)]
+    script = Script(wrong, wrong, wrong, [("bare", "")], "Done.")
+    async with Executor(Registry([bare])) as tools:
+        done = await through_pydantic_ai(script, Toolset(tools))
+    assert (done.output, script.heard[-1], ran) == ("Done.", [1], [1])
+    for (said,) in script.heard[:3]:
+        assert "Call it again with a JSON object." in said and "VALIDATION_ERROR" in said
+
+
 async def test_parts_are_content_and_the_rest_is_metadata_that_can_be_kept() -> None:
     @tool(effects="read")
     async def show() -> Output:

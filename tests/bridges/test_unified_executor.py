@@ -130,6 +130,19 @@ async def test_python_commands_http_and_mcp_are_called_in_the_same_way(tmp_path:
     assert asked == ["dangerous_delete"] * 2
 
 
+async def test_a_program_that_nobody_allowed_is_refused_with_the_setting_that_would() -> None:
+    spec = ToolSpec(
+        name="say",
+        description="Say it.",
+        tool_type=ToolType.SHELL,
+        implementation_config={"command": "printf x"},
+    )
+    async with UnifiedToolExecutor(ToolSpecRegistry(specs=[spec])) as executor:
+        result = await executor.execute("say")
+    assert result.error is not None
+    assert 'settings={"shell": {"programs": ["printf"]}}' in result.error.message
+
+
 @pytest.mark.req("UX-3", "UX-10")
 async def test_a_type_of_ones_own_is_one_class_and_gets_what_the_road_gives() -> None:
     runs = Reverse()

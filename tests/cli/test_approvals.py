@@ -211,9 +211,9 @@ def test_a_list_fits_a_terminal_and_tells_how_long_there_is(
     assert words[:3] == [handle, "pay", "owner"]
     least, unit = left.split()
     assert (int(least) - 30 <= int(words[3]) <= int(least) + 1, words[4]) == (True, unit)
-    assert line.rstrip().endswith("pay asks for it.")
+    assert line.rstrip().endswith("A person has to confirm pay")
     every = toolpost("approvals", "list", "--all", cwd=bank, COLUMNS="80").stdout
-    assert f"{handle}   pay    owner    waiting   pay asks for it." in every
+    assert f"{handle}   pay    owner    waiting   A person has to confirm pay" in every
 
 
 @pytest.mark.parametrize(

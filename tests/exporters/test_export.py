@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -72,6 +73,17 @@ def test_a_tool_that_cannot_be_said_is_left_out_and_the_others_are_not(form: str
     else:
         assert list(made.names) == list(made.tokens) == ["first", "last"]
         assert [note.tool for note in made.left_out] == ["bad"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("schema", [False, True, None, []])
+def test_an_input_schema_that_is_no_object_is_left_out_with_a_reason(
+    form: str, schema: Any
+) -> None:
+    made = export([spec_of(schema, "bad"), spec_of(PLAIN, "good")], form)
+    what = "is no object: it has to be one, that says what the arguments are"
+    assert made.left_out == (Note("bad", "input_schema", what),)
+    assert list(made.names) == ["good"]
 
 
 def test_of_two_tools_of_one_name_the_first_is_exported() -> None:

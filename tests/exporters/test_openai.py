@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -206,7 +207,7 @@ def test_what_a_request_cannot_hold_is_noted() -> None:
     assert [note.what for note in made.notes if not note.tool] == [
         "openai takes 128 tools in a request, and here are 129"
     ]
-    assert str(made.notes[0]) == made.notes[0].what
+    assert str(made.notes[-1]) == made.notes[-1].what
 
 
 def test_an_array_says_what_it_holds_even_if_that_is_anything() -> None:
@@ -215,6 +216,51 @@ def test_an_array_says_what_it_holds_even_if_that_is_anything() -> None:
     assert made.notes == (
         Note("tool", "/properties/a", 'has "items": {} there, which says the same'),
     )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("form", ["openai", "openai-responses", "langchain"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"anyOf": [{"type": "object"}, {"type": "object", "minProperties": 1}]},
+    ],
+    ids=["empty", "patterns", "any name", "union"],
+)
+def test_a_schema_without_properties_does_not_cost_the_whole_request(
+    schema: dict[str, Any], form: str, strict: bool
+) -> None:
+    made = export([spec_of(schema)], form, strict=strict)
+    (tool,) = made.tools
+    parameters = tool.get("function", tool)["parameters"]
+    assert (parameters["type"], parameters["properties"]) == ("object", {})
+    assert Note("tool", "", 'has "properties": {} there, which says the same') in made.notes
+    assert export([spec_of(schema)], "anthropic").tools[0]["input_schema"]["type"] == "object"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("form", ["openai", "openai-responses", "langchain", "anthropic", "gemini"])
+def test_what_a_schema_says_to_toolpost_alone_is_not_said_to_a_vendor(
+    form: str, strict: bool
+) -> None:
+    raw = {"type": "string", "x-raw": True, "x-order": 1}
+    schema = {
+        "type": "object",
+        "properties": {
+            "x-raw": raw,
+            "list": {"type": "array", "items": {"anyOf": [raw, {"$ref": "#/$defs/one"}]}},
+        },
+        "$defs": {"one": {"type": "integer", "x-raw": True}},
+        "required": ["x-raw", "list"],
+        "x-raw": True,
+    }
+    made = export([spec_of(schema)], form, strict=strict)
+    assert '"x-raw": true' not in json.dumps(made.tools)
+    assert '"x-raw": {"type": "string"' in json.dumps(made.tools), "a parameter of that name stays"
+    assert schema["x-raw"] is True and raw["x-raw"] is True, "the spec's own stays as it is"
 
 
 def test_a_property_named_like_a_keyword_is_a_property() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.kit.old_tools import IN_AN_OBJECT, OLD, OURS
 from toolpost import Executor, Image, Output, Registry, SourceError, ToolFailed, tool
 from toolpost.kit.modules import entries_in, imported
-from toolpost.kit.parity import Ask, Difference, Parity, Side, calls_in, changing, compare
+from toolpost.kit.parity import Ask, Difference, Parity, Side, _Same, calls_in, changing, compare
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +80,24 @@ async def test_what_may_differ_is_left_out() -> None:
 
 
 @pytest.mark.req("UX-9")
+@pytest.mark.parametrize(
+    ("old", "new", "alike"),
+    [
+        (9007199254740993, 9007199254740992, False),
+        (1700000000000000000, 1700000000000000001, False),
+        (1700000000, 1700000001, False),
+        (3, 3, True),
+        (3, 3.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (1, True, False),
+    ],
+)
+def test_two_integers_are_the_same_only_if_they_are_equal(old: Any, new: Any, alike: bool) -> None:
+    loose = _Same(0.01, frozenset())
+    assert bool(list(loose.differences({"id": old}, {"id": new}))) is not alike
+
+
+@pytest.mark.req("UX-9")
 async def test_codes_of_errors_and_parts_are_compared() -> None:
     found = await compared(
         _ask("same", "other", "fail"),
@@ -125,8 +143,6 @@ _JSON = st.recursive(
 @settings(max_examples=50, deadline=None)
 @given(_JSON, _JSON)
 def test_values_are_the_same_as_themselves_and_differ_both_ways(one: Any, two: Any) -> None:
-    from toolpost.kit.parity import _Same
-
     strict = _Same(0.0, frozenset())
     assert not list(strict.differences(one, one))
     assert bool(list(strict.differences(one, two))) == bool(list(strict.differences(two, one)))

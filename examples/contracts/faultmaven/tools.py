@@ -117,13 +117,16 @@ async def main() -> None:
 
     primary, fallback = agent.tools["commands"], agent.tools["runbooks"]
     result = await primary.execute({"query": "redis"})
-    assert "asks for it" in (result.error or "")
+    assert "A person has to confirm commands" in (result.error or "")
     if not result.success:
         result = await fallback.execute({"query": "redis"})
     assert result.data["count"] == 1
 
     result = await container.execute("status_page", {"query": "broken"}, phase="triage")
-    assert result.data["count"] == 0  # handed over to the runbooks
+    assert result.data["count"] == 0
+    assert result.warnings[0] == (
+        "status_page failed (EXECUTION_ERROR): this is the result of runbooks."
+    )
     result = await container.execute("status_page", {"query": "odd"})
     assert result.error == "There is no such query."
 

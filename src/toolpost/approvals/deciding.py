@@ -7,7 +7,7 @@ agent does not hold. Anybody else needs a role that the config names, or owns th
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -16,12 +16,20 @@ from toolpost.approvals.values import Channel, Decision, Request, Vote, principa
 from toolpost.call import Caller
 from toolpost.errors import Conflict, InvalidArguments
 from toolpost.redact import Rules, redact_text
+from toolpost.wording import short
 
 _HELD_BY_AGENTS: Final = frozenset(("api",))
 _VOUCHED_FOR: Final = frozenset(("callback", "webhook"))
 """Whoever comes here was let in by the program itself or by a signature."""
 _SECRETS: Final = Rules(personal=False)
 _LONGEST: Final = 30 * 86400.0
+
+
+def verify_channel(channel: str) -> None:
+    """Refuse a way that there is not: an answer that names one could be written, and not read."""
+    if channel not in get_args(Channel):
+        ways = ", ".join(get_args(Channel))
+        raise InvalidArguments(f"An answer comes by one of {ways}, not by {short(channel)!r}.")
 
 
 def objection(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from toolpost.approvals.deciding import answered, judge_yes, objection
+from toolpost.approvals.deciding import answered, judge_yes, objection, verify_channel
 from toolpost.approvals.fitting import bound, exact, fitting
 from toolpost.approvals.lasting import LastingYes
 from toolpost.approvals.scope import verify_edit, verify_where
@@ -114,7 +114,7 @@ class Approvals:
         request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
         self._verify_size(request)
         _verify_kept(request)
-        same = digest([bound(request), request.session])
+        same = _same(request)
         while True:
             known = await self._records.get(_SAME, same)
             if known is not None and (old := await self._open(known.value)) is not None:
@@ -127,6 +127,17 @@ class Approvals:
                 return request
             await self._records.put(_REQUESTS, request.handle, None)  # somebody else was first
             await self._records.put(_OPEN, _mark(request), None)
+
+    async def own_yes(self, call: Call, *, spec: str) -> str | None:
+        """The handle of a yes that was given for this very call and that nobody has used."""
+        try:
+            request = self._request(call, spec=spec, reason="", need=1, seconds=0.0)
+        except InvalidArguments:
+            return None  # nobody could be asked about it
+        known = await self._records.get(_SAME, _same(request))
+        if known is None or (old := await self._open(known.value)) is None:
+            return None
+        return old.handle if old.state(self.now()) == "approved" else None
 
     async def find(self, handle: str) -> Request:
         return read(handle, await self._found(handle), Request)
@@ -164,6 +175,7 @@ class Approvals:
 
         Raises ``Denied`` for who may not, ``Conflict`` for who comes too late.
         """
+        verify_channel(channel)
         by = kept_caller(by)
         request = await self._settle(
             handle, decision, by=by, channel=channel, seen=seen, state="waiting"
@@ -194,6 +206,7 @@ class Approvals:
         self, handle: str, *, by: Caller, channel: Channel, reason: str = ""
     ) -> Request:
         """Make a no of a yes that nobody has used yet, and end whatever lasts of it."""
+        verify_channel(channel)
         by, no = kept_caller(by), Decision(approve=False, reason=reason)
         request = await self._settle(
             handle, no, by=by, channel=channel, seen=None, state="approved"
@@ -237,6 +250,7 @@ class Approvals:
         self, handle: str, *, by: Caller = OWNER, channel: Channel = "api"
     ) -> Standing:
         """End the only lasting yes whose handle begins so."""
+        verify_channel(channel)
         standing = await self._lasting.end(handle)
         await self._tell("revoke", kept_caller(by), channel, standing=standing)
         return standing
@@ -385,9 +399,9 @@ class Approvals:
         if state == "waiting":
             raise self.required(request)
         if state == "denied":
-            said = request.votes[-1].reason
+            said = request.votes[-1].reason.rstrip(".")
             raise ApprovalDenied(
-                f"A person has said no{': ' + said if said else '.'} Do not try it again.",
+                f"A person has said no{': ' + said if said else ''}. Do not try it again.",
                 details={"approval": request.handle, "by": [request.votes[-1].who]},
             )
         if state == "used":
@@ -428,6 +442,11 @@ def _verify_kept(request: Request) -> None:
         msgspec.json.decode(msgspec.json.encode(request), type=Request)
     except (msgspec.MsgspecError, TypeError, ValueError) as fault:
         raise InvalidArguments(f"This call cannot be kept for a person to see: {fault}.") from None
+
+
+def _same(request: Request) -> str:
+    """Where the request for the same call in the same session is found."""
+    return digest([bound(request), request.session])
 
 
 def _mark(request: Request) -> str:

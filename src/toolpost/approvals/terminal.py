@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
 from toolpost.approvals.values import Decision, Request
+from toolpost.call import Caller
 from toolpost.digest import canonical
 from toolpost.redact import redact, redact_text, visible
 from toolpost.wording import short
@@ -37,6 +39,17 @@ class Prompt:
             _say("approve? [y/n] ", end="")
             answer = _ANSWERS.get((await _line()).strip().lower())
         return None if answer is None else Decision(approve=answer)
+
+
+def local_person() -> Caller:
+    """Who runs this process, by the number that the kernel knows, not by what the environment
+    says: the same at every terminal.
+    """
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    return Caller(f"local:{name}", user=name, owner=True)
 
 
 def described(request: Request) -> str:

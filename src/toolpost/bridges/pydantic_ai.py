@@ -46,11 +46,13 @@ from toolpost.errors import InvalidArguments, InvalidSpec, ToolFailed
 from toolpost.exporters.values import own
 from toolpost.loop import Listing, Tools, content_of, in_words, specs_of, text_of
 from toolpost.loop.calling import written
-from toolpost.loop.content import data_of
+from toolpost.loop.content import data_of, refused
 from toolpost.result import Part, Result
 from toolpost.spec import ToolSpec
 
-_ANYTHING: Final = SchemaValidator(core_schema.dict_schema(keys_schema=core_schema.str_schema()))
+_OBJECT: Final = SchemaValidator(core_schema.dict_schema(keys_schema=core_schema.str_schema()))
+_UNREAD: Final = "toolpost: unread"
+"""In place of arguments that were none: what is wrong with them."""
 Context = RunContext[Any]
 
 
@@ -102,7 +104,10 @@ class Toolset(AbstractToolset[Any]):
     ) -> Any:
         about = tool.tool_def.metadata or {}
         ours, tool_args = about["tool"], own(tool_args, about.get("keys"))
-        if ctx.tool_call_approved:
+        if _UNREAD in tool_args:
+            fault = InvalidArguments(f"{tool_args[_UNREAD]}. Call it again with a JSON object.")
+            result = refused(fault, ours)
+        elif ctx.tool_call_approved:
             result = await self._acting.approved(ours, tool_args, ctx)
         else:
             result = await self._acting.call(ours, tool_args, ctx)
@@ -115,6 +120,27 @@ class Toolset(AbstractToolset[Any]):
         if fixable and ctx.retry < ctx.max_retries:
             raise ModelRetry(text_of(result))
         raise Failed(text_of(result))
+
+
+class _Anything:
+    """Lets through what is no JSON object, too: pydantic-ai would end a run for the second in a
+    row. ``call_tool`` refuses it, and a copy that a hook makes of it.
+    """
+
+    def validate_json(self, input: str | bytes | bytearray, **how: Any) -> Any:  # noqa: A002
+        return self._read(_OBJECT.validate_json, input, how)
+
+    def validate_python(self, input: Any, **how: Any) -> Any:  # noqa: A002
+        return self._read(_OBJECT.validate_python, input, how)
+
+    def _read(self, read: Callable[..., Any], given: Any, how: dict[str, Any]) -> Any:
+        try:
+            return read(given, **how)
+        except ValidationError as exc:
+            return {_UNREAD: misfit(exc)}
+
+
+_ANYTHING: Final = _Anything()
 
 
 def _definition(

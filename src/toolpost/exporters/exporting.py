@@ -69,6 +69,11 @@ class _Made:
         if spec.name in self.tokens:
             self.left_out.append(Note(spec.name, "name", "there is another tool of this name"))
             return
+        schema: Any = spec.input_schema  # a spec can be made of anything, and is verified later
+        if not isinstance(schema, dict):
+            what = "is no object: it has to be one, that says what the arguments are"
+            self.left_out.append(Note(spec.name, "input_schema", what))
+            return
         if not writer.names.allows(name):
             self.left_out.append(Note(spec.name, "name", "cannot be spelled there"))
             return

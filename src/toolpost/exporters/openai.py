@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from toolpost.exporters.names import Rule
-from toolpost.exporters.roots import rooted, with_items
+from toolpost.exporters.roots import rooted, with_items, with_properties
 from toolpost.exporters.strict import OPENAI, strictly
 from toolpost.exporters.values import Form, Tell
 from toolpost.spec import ToolSpec
@@ -23,7 +23,7 @@ def function_of(spec: ToolSpec, name: str, *, strict: bool, tell: Tell) -> dict[
     function = {"name": name, "description": spec.description}
     if strict and (parameters := strictly(schema, OPENAI, tell)) is not None:
         return {**function, "parameters": parameters, "strict": True}
-    return {**function, "parameters": with_items(schema, tell)}
+    return {**function, "parameters": with_properties(with_items(schema, tell), tell)}
 
 
 def _completions(spec: ToolSpec, name: str, *, strict: bool, tell: Tell) -> dict[str, Any]:

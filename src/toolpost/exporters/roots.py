@@ -21,10 +21,12 @@ _DROPPED: Final = ("not", "enum", "const")
 _REFUSED: Final = frozenset(("allOf", *_UNIONS, *_DROPPED, *REFERENCES))
 _KEPT: Final = frozenset(("$defs", "definitions", "$schema", "$id", "$anchor", "$dynamicAnchor"))
 _OLD: Final = 7
+_MARKS: Final = frozenset(("x-raw",))
 
 
 def rooted(schema: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """The schema with a plain object at its top; itself where it has one."""
+    """The schema with a plain object at its top; itself where it has one, and no mark of ours."""
+    schema = _unmarked(schema)
     if not _REFUSED & schema.keys():
         if schema.get("type") == "object":
             return schema
@@ -58,6 +60,25 @@ def with_items(schema: Any, tell: Tell, at: tuple[str | int, ...] = ()) -> Any:
         tell(pointer(at), 'has "items": {} there, which says the same')
         made = {**made, "items": {}}
     return made
+
+
+def with_properties(schema: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """The schema with ``properties`` at its top: OpenAI refuses a whole request without them."""
+    if "properties" in schema:
+        return schema
+    tell("", 'has "properties": {} there, which says the same')
+    return {**schema, "properties": {}}
+
+
+def _unmarked(schema: Any) -> Any:
+    """The schema without what it says to toolpost alone, and not to a model."""
+    if not isinstance(schema, dict):
+        return schema
+    made = schema
+    for where, inner in subschemas(schema):
+        if (done := _unmarked(inner)) is not inner:
+            made = _replaced(made, where, done)
+    return {key: made[key] for key in made if key not in _MARKS} if _MARKS & made.keys() else made
 
 
 def _replaced(schema: dict[str, Any], where: tuple[str | int, ...], inner: Any) -> dict[str, Any]:

@@ -157,8 +157,8 @@ async def compare(
 ) -> Parity:
     """Make every call on both sides, one after the other, ``repeat`` times.
 
-    Numbers may differ by ``tolerance``, in relation to their size or absolutely. ``ignore`` are
-    names of fields, wherever they are, or JSON pointers to them.
+    Numbers may differ by ``tolerance``, in relation to their size or absolutely; two integers may
+    not. ``ignore`` are names of fields, wherever they are, or JSON pointers to them.
     """
     same = _Same(tolerance, frozenset(ignore))
     found = []
@@ -235,7 +235,8 @@ class _Same(NamedTuple):
             yield Difference(_place(at), *values)
 
     def _equal(self, old: Any, new: Any) -> bool:
-        if not {json_name(old), json_name(new)} <= {"integer", "number"}:
+        kinds = {json_name(old), json_name(new)}
+        if kinds == {"integer"} or not kinds <= {"integer", "number"}:  # ids are near each other
             return type(old) is type(new) and bool(old == new)
         try:
             return math.isclose(old, new, rel_tol=self.tolerance, abs_tol=self.tolerance)

@@ -3,12 +3,13 @@
 An agent has its tools and no others, and a session in which failures in a row are counted. What it
 calls takes the road of an executor or a runtime: validated, limited in time, logged.
 
-Above: an agent's loop. Below: ``contract.py``, the public API, the guard ``rate``. It refuses to
-try again itself: that is for the model, which may change the input.
+Above: an agent's loop. Below: ``contract.py``, the public API. It refuses to try again itself: that
+is for the model, which may change the input.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +30,9 @@ from toolpost.bridges.agentic.contract import (
     tools,
 )
 from toolpost.call import new_call_id
+from toolpost.errors import BudgetExceeded
 from toolpost.extensions.log import Log
-from toolpost.extensions.rate import Rate, RateOptions
+from toolpost.failure import failure
 from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.agentic")
@@ -71,7 +73,7 @@ class Agent:
         self.caller = Caller(name, agent=name, roles=frozenset(roles), tools=tuple(self._given))
         self.session = session or new_call_id()
         self._attempts: deque[Attempt] = deque(maxlen=_KEPT)
-        self._failed: dict[str, int] = {}
+        self._tries: dict[str, _Tries] = {}
 
     @property
     def attempts(self) -> Sequence[Attempt]:
@@ -80,7 +82,8 @@ class Agent:
 
     async def execute_tool(self, tool: Tool | str, given: ToolInput) -> ToolOutput | ToolError:
         """Its output, or one of the four errors. After three failures in a row a fourth call is
-        refused, whatever its input.
+        refused, whatever its input. Of calls at the same time so many run that no more can fail;
+        the others wait for these.
         """
         name = tool if isinstance(tool, str) else tool.name
         known = any(spec.name == name for spec in self._road.list(self.caller))
@@ -88,10 +91,7 @@ class Agent:
         if known and isinstance(tool, Tool) and entry is not None and entry.target is not tool:
             _log.warning("%s: %s is not the tool of that name that it has", self.caller.id, name)
             return ToolAuthorizationError()
-        result = await self._road.execute(
-            name, given, caller=self.caller, session_id=self.session
-        )  # of one that it has not, too: refusals are on record
-        self._note(name, result, known=known)
+        result = await (self._tried if known else self._run)(name, given)
         if result.error is None:
             output: ToolOutput = result.output
             return output
@@ -99,14 +99,31 @@ class Agent:
         retryable = target.retryable if isinstance(target, Tool) else result.error.retryable
         return _left(result.error, known=known, retryable=retryable)
 
-    def _note(self, name: str, result: Result, *, known: bool) -> None:
+    async def _tried(self, name: str, given: ToolInput) -> Result:
+        tries = self._tries.setdefault(name, _Tries())
+        if not await tries.begin():
+            result = Result(error=_spent(name))
+            self._note(name, result, tries)
+            return result
+        try:
+            return await self._run(name, given, tries)
+        finally:
+            tries.end()
+
+    async def _run(self, name: str, given: ToolInput, tries: _Tries | None = None) -> Result:
+        """A tool that the agent has not, too, which is refused there: refusals are on record."""
+        result = await self._road.execute(name, given, caller=self.caller, session_id=self.session)
+        self._note(name, result, tries)
+        return result
+
+    def _note(self, name: str, result: Result, tries: _Tries | None) -> None:
         """Every try is kept and logged, without what was said in it; a refusal is none."""
         about, code = result.metadata, None if result.error is None else result.error.code
-        if not known or code in _NO_TRY:
+        if tries is None or code in _NO_TRY:
             _log.info("%s: %s was refused: %s", self.caller.id, short(name), code)
             return
-        number = self._failed.get(name, 0) + 1
-        self._failed[name] = 0 if code is None else number
+        number = tries.failed + 1
+        tries.failed = 0 if code is None else number
         self._attempts.append(Attempt(name, number, about.call_id, about.duration_ms, code))
         _log.info(
             "%s: %s, attempt %d of %d: %s", self.caller.id, name, number, TRIES, code or "done"
@@ -121,6 +138,34 @@ class Agent:
     async def close(self) -> None:
         if self._own is not None:
             await self._own.close()
+
+
+class _Tries:
+    """Of one tool: failures in a row, and calls that are under way, which may become failures.
+    Together these are never more than three.
+    """
+
+    def __init__(self) -> None:
+        self.failed = self._under_way = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def begin(self) -> bool:
+        """Whether there is a try left, which is taken. As long as that is not known, wait."""
+        while self.failed + self._under_way >= TRIES:
+            if self.failed >= TRIES:
+                return False
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        self._under_way += 1
+        return True
+
+    def end(self) -> None:
+        self._under_way -= 1
+        waiting, self._waiting = self._waiting, []
+        for turn in waiting:
+            if not turn.done():
+                turn.set_result(None)
 
 
 async def execute_tool(
@@ -138,8 +183,16 @@ def _road(given: Mapping[str, Tool | str]) -> Executor:
         if isinstance(one, str):
             raise InvalidSpec(f"there is no tool {name!r} without an executor: say over=…")
     items: list[Any] = tools(*given.values())  # type: ignore[arg-type] # there is no text among them
-    rate = Rate(RateOptions(tries=TRIES, repeats=0))
-    return Executor(Registry(items), observers=[Log()], guards=[rate])
+    return Executor(Registry(items), observers=[Log()])
+
+
+def _spent(name: str) -> Failure:
+    """The words are those of the guard ``rate``, which counts for all of a session."""
+    fault = BudgetExceeded(
+        f"{name} has failed {TRIES} times in a row in this session. Do not call it again: tell the "
+        "user what you tried, or use another tool."
+    )
+    return failure(fault, tool=name, call_id="", effects="read")
 
 
 def _left(failure: Failure, *, known: bool, retryable: bool) -> ToolError:

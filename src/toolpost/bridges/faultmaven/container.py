@@ -135,6 +135,8 @@ class ToolContainer:
             return ToolResult(success=False, error=f"Another tool has the name {name!r}.")
         road = await self._road.here()
         result = await road.execute(name, params, phase=phase, session_id=session_id, caller=caller)
+        for warning in result.metadata.warnings:
+            _log.info("%s: %s", name, warning)  # whoever reads the result has it, too
         return as_told(result)
 
     def alive(self, name: str) -> Living[BaseTool]:

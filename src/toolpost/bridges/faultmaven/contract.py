@@ -7,31 +7,56 @@ document's names, so that one which a tool raises says on the road what it means
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from toolpost import InvalidArguments, TimedOut, ToolFailed
 from toolpost.authoring import SpecOptions
 
 
 class ToolResult(BaseModel):
-    """``ToolResult(success=True, data=…)``, or ``ToolResult(success=False, error="why")``."""
+    """``ToolResult(success=True, data=…)``, or ``ToolResult(success=False, error="why")``.
+
+    ``warnings`` is what the road has to say of a call: that another tool stood in, for example. The
+    contract has no such field, so that it is written down only where there is something in it.
+    """
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # no JSON: the road says so
 
     success: bool
     data: Any = None
     error: str | None = None
+    warnings: tuple[str, ...] = ()
 
-    def __init__(self, success: bool, data: Any = None, error: str | None = None) -> None:
-        super().__init__(success=success, data=data, error=error)
+    def __init__(
+        self,
+        success: bool,
+        data: Any = None,
+        error: str | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        super().__init__(success=success, data=data, error=error, warnings=warnings)
 
     @model_validator(mode="after")
     def _says_why(self) -> Self:
         if not self.success and not (self.error and self.error.strip()):
             raise ValueError("a failure says why: error is required where success is False")
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if not self.warnings:
+            written.pop("warnings", None)
+        return written
 
 
 class ToolExecutionException(ToolFailed):

@@ -93,12 +93,14 @@ def item_of(
 
 
 def as_told(result: Result) -> ToolResult:
-    """The result as the contract has it."""
+    """The result as the contract has it, with what the road has to say of the call."""
+    warnings = result.metadata.warnings
     if result.error is not None:
-        return ToolResult(success=False, error=result.error.message)
-    if result.output is None and result.parts:
-        return ToolResult(success=True, data=msgspec.to_builtins(result.parts))
-    return ToolResult(success=True, data=result.output)
+        return ToolResult(success=False, error=result.error.message, warnings=warnings)
+    data = result.output
+    if data is None and result.parts:
+        data = msgspec.to_builtins(result.parts)
+    return ToolResult(success=True, data=data, warnings=warnings)
 
 
 def _running(hold: Callable[[], Living[BaseTool]], *, blocking: bool) -> Callable[..., Any]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from toolpost import ToolSpec, validate_tool_input
+import msgspec
+
 from toolpost.authoring import SpecOptions
 from toolpost.bridges.forge.item import item_of, run_alone
 from toolpost.bridges.forge.values import (
@@ -22,6 +23,8 @@ from toolpost.bridges.forge.values import (
     ToolResult,
 )
 from toolpost.exporters import export
+from toolpost.schema import Schema
+from toolpost.schema.faults import message
 
 __all__ = [
     "BaseTool",
@@ -101,10 +104,12 @@ class BaseTool(ABC):
 
 
 def _problem(value: Any, schema: dict[str, Any]) -> str | None:
-    shape = {"type": "object", "properties": {"value": schema}}
-    spec = ToolSpec(name="value", description="One value.", input_schema=shape)
-    problem = validate_tool_input(spec, {"value": value})
-    return None if problem is None else problem.removeprefix("/value").removeprefix(": ")
+    shape = Schema({"type": "object", "properties": {"value": schema}})
+    faults = [
+        msgspec.structs.replace(fault, at=fault.at.removeprefix("/value"))
+        for fault in shape.faults({"value": value})
+    ]
+    return message(faults) if faults else None
 
 
 def _exported(tool: BaseTool, form: str) -> dict[str, Any]:

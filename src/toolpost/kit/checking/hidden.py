@@ -22,6 +22,11 @@ _MOST: Final = 16_384
 _OBEYED: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _TURNING: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _WRITTEN_UNSEEN: Final = re.compile("[\U000e0001-\U000e007f\U000e0100-\U000e01ef]")
+_FLAGS: Final = re.compile(
+    "(?<=\U0001f3f4)\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|"
+    "\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
+"""Of England, Scotland and Wales: what makes them of a black flag are the same signs."""
 _STRAY: Final = 4
 """So many characters without a look may come from a clumsy copy; more of them are a message."""
 _COMMENT: Final = re.compile(r"<!--.{0,2000}?-->", re.S)
@@ -50,10 +55,11 @@ def _rule(what: str, severity: Severity, pattern: str) -> Rule:
 _GAP: Final = r"[\s_]{1,9}"
 _SENTENCE: Final = r"(?:[^.\n]|\.(?=\S))"
 _PLACES: Final = (
-    r"(?:~/\.|\.ssh\b|id[_ ](?:rsa|ed25519|dsa)\b|\.env\b|/etc/(?:passwd|shadow)|\.aws\b|\.netrc\b|"
-    r"\.npmrc\b|\.kube\b|\.git-credentials|mcp\.json|private key|seed phrase|"
-    r"(?:api|access|secret) keys?\b|passwords? of the user|user'?s? (?:password|credential)s?|"
-    r"conversation history|chat history|previous messages|system prompt)"
+    r"(?:~/\.|\.ssh\b|id[_ ](?:rsa|ed25519|dsa)\b|\.env\b(?!\.example)|"
+    r"/etc/(?:passwd|shadow)|\.aws\b|\.netrc\b|\.npmrc\b|\.kube\b|\.git-credentials|mcp\.json|"
+    r"private key|seed phrase|(?:api|access|secret) keys?\b|passwords? of the user|"
+    r"user'?s? (?:password|credential)s?|conversation history|chat history|"
+    r"previous messages|system prompt)"
 )
 RULES: Final = (
     _rule(
@@ -144,6 +150,7 @@ def _unseen(text: str) -> Iterator[tuple[Severity, str]]:
 
 
 def _unseen_signs(text: str) -> Iterator[tuple[Severity, str]]:
+    text = _FLAGS.sub("", text)
     if found := _WRITTEN_UNSEEN.findall(text):
         yield "error", f"{len(found)} characters that only a model reads: {_decoded(found)!r}"
         return
