@@ -616,7 +616,7 @@ def test_a_run_that_was_cancelled_is_not_kept_by_what_it_leaves_behind(
 async def asking(call: Call, question: asyncio.Future[None]) -> str:
     """A tool that asks somebody, twice as long as its own limit, and then works."""
     with deadline.paused(call):
-        asyncio.get_running_loop().call_later(LIMIT * 2, question.set_result, None)
+        asyncio.get_running_loop().call_later(call.spec.timeout * 2, question.set_result, None)
         await question
     await asyncio.sleep(0)
     return "answered"
@@ -637,10 +637,10 @@ def called(seconds: float = LIMIT, deadline: float | None = None) -> tuple[Call,
 
 def test_the_time_that_a_person_takes_to_answer_is_not_the_tools(run: Any) -> None:
     async def main() -> None:
-        call, under_its_limit = called()
+        call, under_its_limit = called(0.5)  # its own time is hardly any: a machine may be busy
         result = await under_its_limit(asking(call, forever()))
         assert result.output == "answered"
-        assert result.metadata.waited_ms >= LIMIT * 1000
+        assert result.metadata.waited_ms >= 500
 
     run(main())
 

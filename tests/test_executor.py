@@ -1379,9 +1379,9 @@ async def test_what_a_run_held_is_gone_with_it(ends: str) -> None:
         gc.collect()
         gc.disable()
         try:
-            limit = 0.01 if ends == "late" else 20
+            limit = 0.2 if ends == "late" else 20
             task = asyncio.create_task(executor.execute("hold", timeout=limit))
-            while not seen:
+            while not seen and not task.done():
                 await asyncio.sleep(0)
             if ends == "cancelled":
                 task.cancel()

@@ -168,8 +168,7 @@ class Alarm(msgspec.Struct, eq=False, gc=False):
             waited = isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,)
             return timed_out(self.seconds, effects="none" if waited else "unknown")
         if exc is None:
-            now = monotonic()
-            on_time = now <= self.ends or now <= self._put_off()
+            on_time = monotonic() <= self._put_off()  # ``ends`` is looked at once more, later
             return None if on_time else timed_out(self.seconds, effects="done")
         return None if passes(exc) else gave_up()
 

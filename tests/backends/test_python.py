@@ -444,7 +444,7 @@ async def test_a_thread_sees_that_its_call_was_stopped_and_is_counted() -> None:
     seen, gate, begun = [], threading.Event(), threading.Event()
     heard: list[Progress] = []
 
-    @tool(timeout=0.1)
+    @tool(timeout=1)
     def stubborn(call: Call) -> None:
         """Outlive the call."""
         call.progress(1, 2)
@@ -472,7 +472,7 @@ async def test_a_thread_sees_that_its_call_was_stopped_and_is_counted() -> None:
 async def test_too_many_stranded_threads_refuse_new_calls() -> None:
     gate = threading.Event()
 
-    @tool(timeout=0.05)
+    @tool(timeout=0.5)
     def hangs() -> None:
         """Hang."""
         gate.wait(FENCE)

@@ -178,7 +178,7 @@ async def test_a_worker_says_that_it_is_there_and_what_it_offers(side: Side) -> 
     assert here["payload"]["offers"] == side.offered["offers"]
     assert here["payload"]["tools"] == len(side.offered["tools"]) == 1
     many = len(side.heard)
-    await until(lambda: len(side.heard) > many, seconds=here["payload"]["every"] * 3)
+    await until(lambda: len(side.heard) > many, seconds=30)
     offer = side.offered["tools"]["greet"]
     assert offer["most"] >= 1
     assert offer["spec"]["input_schema"]["required"] == ["name"]

@@ -151,10 +151,11 @@ async def test_every_call_is_on_the_record_whatever_came_of_it(tmp_path: Path) -
         await tools.execute("send", {"to": "nobody"})
         await tools.execute("send", {"to": "enemy"})
         await tools.execute("send", {"to": "boss"})
-        await tools.execute("hang", timeout=0.05)
+        await tools.execute("hang", timeout=1)  # it has begun by then
         run = asyncio.ensure_future(tools.execute("hang"))
-        while ran.count("hang") < 2:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            while ran.count("hang") < 2:
+                await asyncio.sleep(0)
         run.cancel()
         await asyncio.wait([run])
     found = [(c.asked.tool, c.code, c.ended and c.ended.outcome) for c in await book.calls()]

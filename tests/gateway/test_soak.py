@@ -28,7 +28,7 @@ async def test_hundreds_of_clients_of_every_sort_are_borne_and_nothing_is_lost(
     print(told)
     assert told.calls > 100
     assert told.after < told.before + 30, "megabytes"
-    assert told.among.half < 10 * told.alone.half + 100, "milliseconds; a machine may be busy"
+    assert told.among.half < 10 * told.alone.half + 500, "milliseconds; a machine may be busy"
 
 
 # --- the end under load --------------------------------------------------------------------------

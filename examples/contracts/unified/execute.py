@@ -55,6 +55,7 @@ def specs(clocks: str) -> list[ToolSpec]:
             tool_type=ToolType.MCP,
             input_schema=TOWN,
             implementation_config={"server": "weather", "tool": "forecast"},
+            options={"timeout": 60},
         ),
         ToolSpec(
             name="hour",
