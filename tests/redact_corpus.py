@@ -7,6 +7,7 @@ made of parts when the tests run, so that no scanner trips over this file.
 from __future__ import annotations
 
 import base64
+import json
 import random
 import string
 
@@ -45,6 +46,7 @@ SECRETS: list[tuple[str, str, str]] = [
     ("aws_access_key", "AS" + "IA" + "ABCDEFGHIJKLMNOP", "only letters {}"),
     ("secret", made(40, B64), "aws_secret_access_key = {}"),
     ("gcp_key", "AI" + "za" + made(35, URL64), "https://maps.example/js?key={}&v=3"),
+    ("toolpost_key", "tp" + "k_" + HEX[:12] + "_" + HEX * 4, "key {}"),
     ("gcp_token", "ya" + "29." + made(80, URL64), "got {}"),
     ("gcp_secret", "GOC" + "SPX-" + made(28, URL64), "{}"),
     ("azure_key", made(86, B64) + "==", "AccountName=x;AccountKey={};EndpointSuffix=core"),
@@ -72,6 +74,9 @@ SECRETS: list[tuple[str, str, str]] = [
     ("telegram_token", "123456789" + ":AA" + made(33, URL64), "bot{}/send".replace("bot", "bot ")),
     ("vault_token", "hv" + "s." + made(24), "VAULT {}"),
     ("docker_token", "dckr" + "_pat_" + made(27, URL64), "docker login {}"),
+    ("password", "s3cr3tpw", "jdbc:postgresql://h/db?user=ann&password={}&ssl=true"),
+    ("password", "tea", "mysql+x://h/db?password={}"),
+    ("password", "p@ss/w0rd", "dsn = 'ann:{}@tcp(db:3306)/x?parseTime=true'"),
     ("private_key", _pem("RSA PRIV" + "ATE KEY"), "config:\n{}\nend"),
     ("private_key", _pem("OPENSSH PRIV" + "ATE KEY"), "{}"),
     ("private_key", _pem("EC PRIV" + "ATE KEY", "Proc-Type: 4,ENCRYPTED",
@@ -251,7 +256,17 @@ ORDINARY: list[str] = [
     "license keys look like AAAAA-BBBBB-CCCCC-DDDDD-EEEEE",
     "1f3870be274f6c49b3e31a0c6728957f  archive.tar.gz",
     "s3://bucket/key-0123456789/part-00000-of-00010.parquet",
+    "https://example.com/reset?password=<new>&pwd=$PW, ann:${PW}@tcp(db:3306)/x, a&password == b",
+    # ends of words that look like the beginning of a key, and codes that hide nothing
+    f"disk_test_performance1 cache_key-{made(32, HEX)} task-{made(12)}-{made(12)}",
+    r"C:\new\table\bin\ferry\4111 \u00e9t\u00e9 \x1b[31mred\x1b[0m %02d:%02d %0Atwo \nthree\tfour",
+    json.dumps({"a": json.dumps({"log": "one\ntwo\r\n\t127.0.0.1 'x' 3.14159265358979 ok"})}),
+    "x" + _PNG[:50] + "AI" + "za" + _PNG[50:200],
 ]
+
+# A key of these is one even where a letter stands before it.
+JOINED = ("aws_access_key", "anthropic_key", "gcp_key", "github_token", "gitlab_token", "jwt",
+          "npm_token", "pypi_token", "sendgrid_key", "slack_token", "toolpost_key")  # fmt: skip
 
 
 def texts(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

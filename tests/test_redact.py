@@ -8,12 +8,13 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterator
+from json import dumps
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.redact_corpus import ORDINARY, PERSONAL, SECRETS, made, texts
+from tests.redact_corpus import JOINED, ORDINARY, PERSONAL, SECRETS, made, texts
 from toolpost import environ, known, redact
 from toolpost.characters import UNSEEN
 from toolpost.errors import ConfigError, MissingPart
@@ -324,6 +325,61 @@ def test_what_cannot_be_seen_hides_nothing(rules: Rules, hiding: str) -> None:
 def test_a_percent_sign_hides_nothing(rules: Rules) -> None:
     coded = TOKEN.replace("_", "%5F").replace("p", "%70")
     assert rules.redact_text(f"a%20{coded}%20b 100%") == "a%20[redacted:github_token]%20b 100%"
+
+
+CODES = [
+    r"\n", r"\t", r"\r\n", r"\f", r"\\n", r"\u0027", r"\u00e9", r"\ud83d\ude00", r"\x0a", r"\012",
+    r"\0", "%0A", "%0d%0a", "%00", "%C3%A9", "%250A", r"\u001b[31m", r" \x1b[1;31m", r" \033[0m",
+]  # fmt: skip
+AFTER_A_LETTER = (r"\u00e9", r"\ud83d\ude00", "%C3%A9", r"\u001b[31m", r"\0")
+
+
+@engines
+@pytest.mark.req("FM-5")
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_before_it_hides_nothing(rules: Rules, code: str) -> None:
+    for kind, value, _ in SECRETS + PERSONAL:
+        if code in AFTER_A_LETTER and kind not in JOINED:
+            continue
+        if rules.redact_text(f"one\n{value}\ntwo") != f"one\n[redacted:{kind}]\ntwo":
+            continue  # needs more around it than a line
+        shown = rules.redact_text(f"one{code}{value}\ntwo")
+        assert value[-6:] not in shown and f"[redacted:{kind}]" in shown, (kind, shown)
+
+
+@engines
+@pytest.mark.req("FM-5")
+def test_json_in_json_hides_nothing(rules: Rules) -> None:
+    text = "deploy\n" + TOKEN + "\n" + "4111" + " 1111" * 3
+    for _ in range(3):
+        text = dumps({"log": text})
+        assert not rules.clean_data({"text": text})
+        shown = rules.redact_text(text)
+        assert shown == text.replace(TOKEN, "[redacted:github_token]").replace(
+            "4111" + " 1111" * 3, "[redacted:card]"
+        )
+
+
+@engines
+@pytest.mark.req("FM-5")
+@pytest.mark.parametrize("code", [r"\u{:04x}", r"\u{:04X}", r"\x{:02x}", r"\\u{:04x}"])
+def test_an_escaped_character_in_it_hides_nothing(rules: Rules, code: str) -> None:
+    broken = TOKEN.replace("_", code.format(ord("_")))
+    assert rules.redact_text(f"é {broken}.") == "é [redacted:github_token]."
+    broken = f"{TOKEN[:9]}\\u200b{TOKEN[9:]}"
+    assert rules.redact_text(f"é {broken}.") == "é [redacted:github_token]."
+    broken = rf"{TOKEN[:13]}\r\n{TOKEN[13:]}"
+    assert rules.redact_text(f"use {broken} now") == "use [redacted:secret] now"
+
+
+@engines
+@pytest.mark.req("FM-5")
+@pytest.mark.parametrize("before", ["_", "x", "KEY_", "0", "é"])
+def test_an_unmistakable_key_is_found_behind_a_letter(rules: Rules, before: str) -> None:
+    keys = [(kind, value) for kind, value, _ in SECRETS if kind in JOINED]
+    assert {kind for kind, _ in keys} == set(JOINED)
+    for kind, value in keys:
+        assert rules.redact_text(before + value) == f"{before}[redacted:{kind}]"
 
 
 @engines

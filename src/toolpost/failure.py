@@ -2,13 +2,17 @@
 
 Above: the borders between rings, and the doors. Below: ``errors.py``, ``result.py``. What must not
 leave the house — a traceback, the text of a foreign exception — goes to the log ``toolpost.tools``
-and nowhere else.
+and nowhere else. Where a program has not set up logging, Python would write the log to standard
+error as it is: there it is redacted.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +30,7 @@ from toolpost.spec import Effects
 from toolpost.wording import shortened
 
 _log = logging.getLogger("toolpost.tools")
+_ours: Final = logging.getLogger("toolpost")
 _MOST_MESSAGE: Final = 8 * 1024
 _MOST_DETAILS: Final = 64 * 1024
 """Characters and bytes of an error: what a tool says goes to a model, whatever its length."""
@@ -116,3 +121,33 @@ def foreign_error(bases: Sequence[str]) -> CallError:
         if foreign.__name__ in bases:
             return ours(message, effects=outcome)
     return InternalError("Internal tool error. See logs for details.")
+
+
+class _LastResort(logging.Handler):
+    """Python's own, for all that toolpost logs and nobody else writes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is None or _written(record.name, beside=self):
+            return
+        with suppress(OSError, ValueError):  # nobody reads it: no reason to fail
+            sys.stderr.write(f"{self.format(record)}\n")
+
+    def format(self, record: logging.LogRecord) -> str:
+        try:
+            redact = import_module("toolpost.redact")  # by its name: it stands above this
+            return str(redact.visible(redact.redact_text(super().format(record))))
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, it is not written as it is
+            return f"{record.name}: a message that cannot be shown"
+
+
+def _written(name: str, *, beside: logging.Handler) -> bool:
+    """Whether a program has set up logging for this logger."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(handler is not beside for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+_ours.addHandler(_LastResort(logging.WARNING))

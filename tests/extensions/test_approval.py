@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -21,6 +23,7 @@ from tests.extensions.around import Yielding, surroundings
 from tests.redact_corpus import made
 from toolpost import Call, Caller, Executor, Registry, Result, Tool, ToolSpec, create_tool, tool
 from toolpost.approvals import Approvals, Decision, Lasting, Request, Settled
+from toolpost.approvals.terminal import local_person
 from toolpost.contracts import Records, Walk
 from toolpost.errors import ConfigError, Conflict, Denied, InvalidArguments
 from toolpost.extensions.approval import Approval, ApprovalOptions
@@ -140,7 +143,7 @@ async def test_a_call_that_needs_a_yes_comes_back_with_a_handle_and_runs_when_re
     handle = details.pop("approval")
     assert details == {
         "expires": clock.now + 3600,
-        "reason": "pay asks for it.",
+        "reason": "A person has to confirm pay before it runs.",
         "need": 1,
         "have": 0,
     }
@@ -209,7 +212,8 @@ async def test_where_nobody_is_ever_asked_a_dry_run_says_so() -> None:
 
 async def test_a_dry_run_asks_nobody_and_uses_nothing_up(bench: Bench) -> None:
     result = await bench.pay(dry_run=True)
-    assert result.metadata.plan is not None and result.metadata.plan["ask"] == "pay asks for it."
+    assert result.metadata.plan is not None
+    assert result.metadata.plan["ask"] == "A person has to confirm pay before it runs."
     assert await bench.desk.all() == []
     handle = await bench.approved()
     assert (await bench.pay(dry_run=True, grant=handle)).success
@@ -703,6 +707,27 @@ async def test_of_a_use_and_a_taking_back_that_race_one_wins(bench: Bench) -> No
         assert result.success != isinstance(taken, Request)
 
 
+@pytest.mark.req("FM-13")
+async def test_an_answer_by_a_way_that_there_is_not_is_refused_and_nothing_is_lost(
+    bench: Bench,
+) -> None:
+    odd: Any = "slack"
+    ways = "one of terminal, console, callback, webhook, api, not by 'slack'"
+    handle = await bench.handle()
+    with pytest.raises(InvalidArguments, match=ways):
+        await bench.desk.decide(handle, YES, by=ANN, channel=odd)
+    assert [one.handle for one in await bench.desk.waiting()] == [handle]
+    lasting = Decision(approve=True, lasting=Lasting(where={"to": {"const": "carl"}}))
+    await bench.desk.decide(handle, lasting, by=ANN, channel="terminal")
+    (standing,) = await bench.desk.standing()
+    with pytest.raises(InvalidArguments, match=ways):
+        await bench.desk.revoke(standing.handle, by=ANN, channel=odd)
+    with pytest.raises(InvalidArguments, match=ways):
+        await bench.desk.take_back(handle, by=ANN, channel=odd)
+    assert await bench.desk.standing() == [standing]
+    assert (await bench.pay()).success
+
+
 # what is told
 
 
@@ -796,6 +821,31 @@ async def test_several_people_have_to_agree(clock: Clock) -> None:
     assert done.success and "zoe (api), ann (terminal)" in done.metadata.trail[-1]
 
 
+@pytest.mark.req("FM-13")
+@pytest.mark.parametrize("way", ["callback", "prompt"])
+async def test_who_answers_here_and_on_the_command_line_is_one_person(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(request: Request) -> bool:
+        return True
+
+    ours, theirs = pty.openpty()
+    with open(theirs, "r+b", buffering=0) as file:
+        terminal = io.TextIOWrapper(file)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        os.write(ours, b"y\n")
+        bench = Bench(Yielding(), ask=ask if way == "callback" else None, need=2, prompt=True)
+        handle = await bench.handle()
+        me = local_person()
+        assert [vote.person for vote in (await bench.desk.find(handle)).votes] == [me.user]
+        with pytest.raises(Conflict, match="somebody else has to as well"):
+            await bench.desk.decide(handle, YES, by=me, channel="terminal")
+        await bench.desk.decide(handle, YES, by=BOSS, channel="api")
+        assert (await bench.pay(grant=handle)).success
+    os.close(ours)
+
+
 async def test_an_edit_takes_back_what_others_have_approved(clock: Clock) -> None:
     bench = Bench(Yielding(clock=clock), clock, need=2)
     handle = await bench.handle()
@@ -822,6 +872,21 @@ async def test_a_yes_for_this_session_covers_the_calls_of_the_session(bench: Ben
     assert code(await bench.pay("carl")) == "APPROVAL_REQUIRED"
     other = Caller("key-2", user="ann", agent="bot")
     assert code(await bench.pay("carl", session_id="s1", caller=other)) == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.req("FM-13")
+async def test_a_call_that_has_a_yes_of_its_own_takes_nothing_from_one_that_lasts(
+    bench: Bench,
+) -> None:
+    await bench.approved("eve")
+    lasting = Decision(approve=True, lasting=Lasting(where={"to": {"minLength": 1}}, uses=1))
+    await bench.desk.decide(await bench.handle("carl"), lasting, by=ANN, channel="terminal")
+    for to in ("eve", "carl"):
+        assert (await bench.pay(to)).success
+    (standing,) = await bench.desk.standing()
+    assert standing.left == 1
+    assert (await bench.pay("eve")).success  # now it takes the one that lasts
+    assert code(await bench.pay("eve")) == "APPROVAL_REQUIRED"
 
 
 @pytest.mark.req("FM-13")

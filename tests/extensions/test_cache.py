@@ -12,8 +12,9 @@ import pytest
 from tests.extensions.around import surroundings
 from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, ToolFailed, tool
 from toolpost.contracts import Walk
-from toolpost.errors import ConfigError
+from toolpost.errors import ConfigError, Unavailable
 from toolpost.extensions.cache import Cache, CacheOptions
+from toolpost.extensions.retry import Retry
 from toolpost.spec import Cache as Cached
 from toolpost.testing import Clock
 
@@ -135,6 +136,36 @@ async def test_a_failure_is_never_kept() -> None:
     library.fails = False
     assert (await library.read()).success
     assert len(library.cache) == 1
+
+
+@pytest.mark.req("NA-5")
+async def test_what_a_fallback_has_done_is_not_kept() -> None:
+    sent: list[str] = []
+    down = True
+
+    @tool(effects="read", cache=Cached(ttl=60), fallback="send", context_aware=True)
+    async def ask(who: str, call: Call) -> str:
+        """Ask a service."""
+        for _ in range(1000):
+            call.note("ask", "a trail that is full")
+        if down:
+            raise Unavailable("The service is down.", retryable=False)
+        return "asked"
+
+    @tool(effects="once")
+    async def send(who: str) -> str:
+        """Send a letter instead."""
+        sent.append(who)
+        return f"sent {len(sent)}"
+
+    executor = Executor(Registry([ask, send]), guards=[Cache(), Retry()])
+    for number in (1, 2):
+        result = await executor.execute("ask", {"who": "bob"})
+        assert (result.output, result.metadata.cached) == (f"sent {number}", False)
+    down = False
+    for cached in (False, True):
+        result = await executor.execute("ask", {"who": "bob"})
+        assert (result.output, result.metadata.cached) == ("asked", cached)
 
 
 async def test_a_dry_run_neither_asks_nor_fills_the_cache() -> None:

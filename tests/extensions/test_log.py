@@ -6,6 +6,9 @@ import asyncio
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -184,12 +187,12 @@ async def test_where_nobody_listens_the_last_calls_are_kept_all_the_same() -> No
         for i in range(5):
             await tools.execute("add", {"a": i, "b": 0}, session_id=str(i))
         await tools.execute("fail", {"text": TOKEN})
-        await tools.execute(TOKEN, {})
+        await tools.execute(TOKEN, {}, session_id=TOKEN)
     kept = log.recent()
     assert [(entry.tool, entry.code, entry.session_id) for entry in kept] == [
         ("add", None, "4"),
         ("fail", "EXECUTION_ERROR", None),
-        ("[redacted:github_token]", "NOT_FOUND", None),
+        ("[redacted:github_token]", "NOT_FOUND", "[redacted:github_token]"),
     ]
     assert all(entry.duration_ms >= 0 and entry.caller == "owner" for entry in kept)
     assert TOKEN not in str(kept)
@@ -243,3 +246,47 @@ def test_machines_get_a_traceback_as_a_field_without_the_filter_too() -> None:
         )
     written = json.loads(ForMachines().format(record))
     assert "RuntimeError: x" in written["traceback"]
+
+
+PLAIN_PROGRAM = """
+import asyncio, logging
+from typing import Annotated
+from toolpost import Executor, Registry, Secret, tool
+
+@tool(effects="read")
+async def ask(pw: Annotated[str, Secret("DB_PW")]) -> str:
+    "Ask."
+    raise RuntimeError("no login as root:" + pw + " \\x1b[2J")
+
+async def main():
+    async with Executor(Registry([ask])) as tools:
+        await tools.execute("ask", {})
+        {set_up}
+        logging.getLogger("toolpost.other").error("with %s", "bob@" + "example.com")
+        logging.getLogger("toolpost.other").error("cut %d", "bob@" + "example.com")
+        logging.getLogger("toolpost.other").info("not loud enough")
+
+asyncio.run(main())
+"""
+
+
+def _run(set_up: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN_PROGRAM.replace("{set_up}", set_up)],
+        env=os.environ | {"DB_PW": "Zx9-Quasar-77-moth"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done.stderr
+
+
+@pytest.mark.req("FM-5")
+def test_a_program_without_logging_gets_tracebacks_without_secrets() -> None:
+    said = _run("")
+    assert "no login as root:[redacted:known_secret] \\x1b[2J" in said and "moth" not in said
+    assert "Traceback" in said and "\x1b" not in said
+    assert said.endswith("with [redacted:email]\ntoolpost.other: a message that cannot be shown\n")
+
+
+def test_a_program_that_sets_up_logging_hears_everything_once_and_as_it_is() -> None:
+    said = _run("logging.basicConfig(format='own %(message)s')")
+    assert said.count("own with bob@") == 1 and "with [redacted" not in said

@@ -305,6 +305,22 @@ async def test_a_call_that_runs_in_another_executor_is_told_to_come_back() -> No
     assert other.charged == []
 
 
+async def test_a_key_is_not_forgotten_while_its_call_runs_and_then_for_all_of_its_time() -> None:
+    clock = Clock(1000.0)
+    store = MemoryStore(clock=clock)
+    shop, other = (Shop(store, ttl=1.0, clock=clock) for _ in range(2))
+    shop.go_on.clear()
+    first = asyncio.ensure_future(shop.charge())
+    await asyncio.wait_for(shop.begun.wait(), 20)
+    clock.advance(30)
+    assert said(await other.charge()) == ("CONFLICT", "unknown")
+    shop.go_on.set()
+    assert (await asyncio.wait_for(first, 20)).success
+    clock.advance(0.9)
+    assert (await other.charge()).metadata.cached
+    assert shop.charged == [5] and other.charged == []
+
+
 async def test_a_claim_of_a_host_that_cannot_be_seen_is_unknown_after_its_longest_time() -> None:
     clock = Clock(1000.0)
     store = MemoryStore(clock=clock)

@@ -517,7 +517,7 @@ async def test_a_failed_tool_hands_over_to_a_second_and_the_result_says_so() -> 
     assert (first.runs, result.metadata.attempts) == (3, 3)
     assert result.metadata.warnings == ["work failed (UNAVAILABLE): this is the result of other."]
     assert result.metadata.trail[-2:] == [
-        "retry: UNAVAILABLE, handed over to other",
+        "retry: handed over to other (UNAVAILABLE)",
         "other: retry",
     ]
 

@@ -101,3 +101,13 @@ def test_attack_no_cell_of_a_spreadsheet_is_a_formula() -> None:
     cells = [rows[0][c] for c in ("tool", "caller", "user", "agent", "session")]
     assert cells == ["'=HYPERLINK(1)", "'@evil", "'+1", "'-1", "'\t=1"]
     assert (rows[0]["arguments"], rows[0]["cached"]) == ('{"a":"=1"}', "true")
+
+
+def test_attack_no_cell_of_a_spreadsheet_is_obeyed_by_a_terminal() -> None:
+    attack = "a\x1b[2J\x1b]0;x\x07\u202eb"
+    record = AuditRecord(
+        kind="call", time=1.5, call_id="c1", tool=attack, session=attack, code="OK",
+        caller=Who(attack), arguments={attack: attack}, trail=[attack],
+    )  # fmt: skip
+    text = csv_rows([AuditedCall(record, record)])
+    assert text.isascii() and "\x1b" not in text and r"a\x1b[2J\x1b]0;x\x07\u202eb" in text

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.extensions.around import surroundings
 from tests.ledger.houses import TOOLS, bodies, records, tamper, verified
 from toolpost import Executor, Registry
 from toolpost.extensions.audit import Audit, AuditOptions
-from toolpost.ledger.copying import lines_in
+from toolpost.ledger.archives import verify_everything, verify_file
+from toolpost.ledger.copying import copied, lines_in
 from toolpost.ledger.opening import FOLDER, KEY
-from toolpost.ledger.verify import Proof, verify
+from toolpost.ledger.verify import Proof, Verified, verify
 from toolpost.seal import verifiers
 from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import Clock
@@ -134,3 +136,137 @@ async def test_what_a_crash_kept_from_being_dropped_is_dropped_the_next_time(
     await day_of_work(tmp_path, clock, keep=1.5)
     assert (await verified(tmp_path)).ok
     assert min(bodies(tmp_path)) > left[-1]
+
+
+# the archive
+
+
+async def everything(folder: Path) -> Verified:
+    store = SqliteStore(folder / ".toolpost" / "store.db")
+    await store.open()
+    try:
+        return await verify_everything(store, folder / ".toolpost" / FOLDER)
+    finally:
+        await store.close()
+
+
+async def worked(folder: Path, days: int) -> list[Path]:
+    clock = Clock(1e9)
+    for _ in range(days):
+        await day_of_work(folder, clock, keep=1.5)
+        clock.advance(DAY)
+    return await archives(folder)
+
+
+def faults(found: Verified) -> list[str]:
+    return [problem.fault for problem in found.problems]
+
+
+def cut(file: Path, lines: int) -> None:
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:lines]))
+
+
+async def test_an_archive_is_proved_alone_and_as_what_comes_before_the_journal(
+    tmp_path: Path,
+) -> None:
+    files = await worked(tmp_path, 5)
+    assert len(files) == 3
+    found = await everything(tmp_path)
+    assert (found.problems, found.unproven) == ((), ())
+    for file in files:
+        alone = await verify_file(file, tmp_path / ".toolpost" / FOLDER)
+        assert (alone.problems, alone.unproven) == ((), ())
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 7, -1])
+async def test_attack_an_archive_that_is_cut_is_found_wherever_it_is_cut(
+    tmp_path: Path, left: int
+) -> None:
+    files = await worked(tmp_path, 4)
+    for file in files:
+        whole = file.read_bytes()
+        cut(file, left)
+        assert set(faults(await everything(tmp_path))) == {"cut"}
+        assert faults(await verify_file(file, tmp_path / ".toolpost" / FOLDER)) == ["cut"]
+        file.write_bytes(whole)
+
+
+async def test_attack_an_archive_that_is_altered_or_replaced_is_found(tmp_path: Path) -> None:
+    first, second = await worked(tmp_path, 4)
+    whole = second.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    second.write_bytes(b"".join((*lines[:3], *lines[4:])))
+    assert faults(await everything(tmp_path)) == ["deleted"]
+    second.write_bytes(whole.replace(b'"body":"', b'"body":"AAAA', 1))
+    assert faults(await everything(tmp_path)) == ["edited"]
+    second.write_bytes(first.read_bytes())
+    assert faults(await everything(tmp_path)) == ["moved"]
+    assert faults(await verify_file(second, tmp_path / ".toolpost" / FOLDER)) == ["moved"]
+
+
+async def test_attack_an_archive_cut_at_a_checkpoint_and_renamed_does_not_reach_the_journal(
+    tmp_path: Path,
+) -> None:
+    (file,) = await worked(tmp_path, 3)
+    keys = verifiers(tmp_path / ".toolpost" / FOLDER, KEY)
+    lines = file.read_bytes().splitlines(keepends=True)
+    for place in range(len(lines) - 1, 1, -1):
+        cut(file, place)
+        part = await verify(lines_in(file), Proof(keys=keys, whole=False))
+        if not part.unproven:  # it ends in an earlier checkpoint
+            break
+    (head,) = part.heads
+    file.rename(file.with_name(f"{file.name[:23]}{head.number:09}.jsonl"))
+    (problem,) = (await everything(tmp_path)).problems
+    assert (problem.fault, problem.number) == ("missing", head.number + 1)
+
+
+async def test_old_archives_may_be_kept_elsewhere_and_that_is_said(tmp_path: Path) -> None:
+    first, second, third = await worked(tmp_path, 5)
+    first.rename(tmp_path / first.name)
+    found = await everything(tmp_path)
+    assert found.ok and len(found.unproven) == 1
+    assert "are not here: retention has dropped them, or their archive is kept" in found.unproven[0]
+    assert (await verify_file(tmp_path / first.name, tmp_path / ".toolpost" / FOLDER)).ok
+    second.unlink()
+    assert (await everything(tmp_path)).ok
+    (tmp_path / first.name).rename(first)
+    (problem,) = (await everything(tmp_path)).problems  # one is gone from between
+    assert problem.fault == "missing" and problem.what.endswith("is gone")
+    third.unlink()
+    assert faults(await everything(tmp_path)) == ["missing"]
+    first.unlink()
+    assert (await everything(tmp_path)).ok
+
+
+async def test_a_copy_that_a_crash_left_in_the_archive_is_no_problem(tmp_path: Path) -> None:
+    (file,) = await worked(tmp_path, 3)
+    keys = verifiers(tmp_path / ".toolpost" / FOLDER, KEY)
+    copy = tmp_path / "copy.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    for place in range(len(lines) - 1, 1, -1):
+        copy.write_bytes(b"".join(lines[:place]))
+        (head,) = (part := await verify(lines_in(copy), Proof(keys=keys, whole=False))).heads
+        if not part.unproven:
+            break
+    copy.rename(file.with_name(f"{file.name[:23]}{head.number:09}.jsonl"))
+    found = await everything(tmp_path)
+    assert (found.problems, found.unproven) == ((), ())
+
+
+async def test_attack_a_chain_of_which_only_the_archive_is_left_is_missed(tmp_path: Path) -> None:
+    await worked(tmp_path, 3)
+    tamper(tmp_path, "DELETE FROM journal")
+    (tmp_path / ".toolpost" / FOLDER / "chain-000.json").unlink()
+    assert "only its archive is left" in (await everything(tmp_path)).problems[-1].what
+
+
+async def test_attack_an_archive_that_ends_in_another_checkpoint_than_the_journal_begins_with(
+    tmp_path: Path,
+) -> None:
+    (file,) = await worked(tmp_path, 3)
+    *lines, last = [line async for line in lines_in(file)]
+    body = last.body.replace(b'"time":1', b'"time":2')  # which no signature covers
+    file.write_bytes(b"".join(map(copied, (*lines, msgspec.structs.replace(last, body=body)))))
+    assert (await verify_file(file, tmp_path / ".toolpost" / FOLDER)).ok
+    assert faults(await everything(tmp_path)) == ["forged"]

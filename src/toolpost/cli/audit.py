@@ -30,9 +30,9 @@ from toolpost.cli.terminal import console, counted, err, json_text, lines, out, 
 from toolpost.config import find
 from toolpost.contracts import Store
 from toolpost.errors import Code, ConfigError
-from toolpost.ledger.anchor import anchors
-from toolpost.ledger.copying import copied, lines_in
-from toolpost.ledger.opening import FOLDER, KEY, lines_of
+from toolpost.ledger.archives import verify_everything, verify_file
+from toolpost.ledger.copying import copied
+from toolpost.ledger.opening import FOLDER, lines_of
 from toolpost.ledger.reading import (
     OPEN,
     AuditedCall,
@@ -43,8 +43,7 @@ from toolpost.ledger.reading import (
     last_position,
 )
 from toolpost.ledger.record import DECIDED, OK, UNKNOWN
-from toolpost.ledger.verify import Head, Proof, Verified, verify
-from toolpost.seal import verifiers
+from toolpost.ledger.verify import Head, Verified
 from toolpost.wording import nearest, short
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -345,10 +344,7 @@ class _Kept(NamedTuple):
         return [c async for c in everything if may_mean(call_id, c.asked.call_id)]
 
     async def verified(self, earlier: Sequence[Head]) -> Verified:
-        # the anchors first: what is written meanwhile is beyond them, and not missing
-        known = anchors(self.folder)
-        proof = Proof(keys=verifiers(self.folder, KEY), anchors=known, earlier=earlier)
-        return await verify(lines_of(self.store), proof)
+        return await verify_everything(self.store, self.folder, earlier)
 
 
 @asynccontextmanager
@@ -373,12 +369,7 @@ async def _verified(asked: Asked, file: Path | None, earlier: list[Head]) -> Ver
         if asked.url is not None:
             raise only_here("audit verify FILE")
         config = find(asked.config)
-        folder = config.base / config.settings.state / FOLDER
-        keys = verifiers(folder, KEY)
-        proof = Proof(keys=keys, anchors=anchors(folder), earlier=earlier, whole=False)
-        found = await verify(lines_in(file), proof)
-        nothing = () if found.records else (f"there is no record in {file}",)
-        return msgspec.structs.replace(found, unproven=(*found.unproven, *nothing))
+        return await verify_file(file, config.base / config.settings.state / FOLDER, earlier)
     async with _kept(asked) as kept:
         return await kept.verified(earlier)
 

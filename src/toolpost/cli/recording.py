@@ -6,13 +6,12 @@ config, over its store. What is decided goes on record as if a program had heard
 
 from __future__ import annotations
 
-import os
-import pwd
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from toolpost.approvals import Channel
+from toolpost.approvals.terminal import local_person
 from toolpost.call import Caller
 from toolpost.cli.terminal import err, safe
 from toolpost.config import Config
@@ -24,12 +23,7 @@ Keep = Callable[[AuditRecord], Awaitable[bool]]
 
 
 def me() -> Caller:
-    """By the number that the kernel knows, not by what the environment says."""
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = str(os.getuid())
-    return Caller(f"local:{name}", user=name, owner=True)
+    return local_person()
 
 
 def channel() -> Channel:

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from toolpost.approvals import Approvals, Channel, Decision, Edited, Request, Settled
-from toolpost.approvals.terminal import Prompt
+from toolpost.approvals.terminal import Prompt, local_person
 from toolpost.call import Call, Caller, new_call_id
 from toolpost.clock import SystemClock
 from toolpost.contracts import Check, Clock, Plans, Records, Ring, Road, Surroundings, Walk
@@ -182,6 +182,15 @@ class Approval:
         spec = None if self._road is None else self._road.bound(tool).spec
         return spec if spec is not None and spec.name == tool else None
 
+    def _who(self, request: Request) -> Caller:
+        """Whose answer it is. Whom a callback reaches nobody knows: where several have to agree it
+        may be the one who also answers on the command line, and counts as that one.
+        """
+        if self._channel == _TERMINAL:
+            return local_person()
+        user = local_person().user if request.need > 1 else None
+        return Caller(self._channel, user=user, owner=True)
+
     async def _reach(self, request: Request, ask: Ask, deadline: float | None) -> None:
         """Ask in the way that was given; what goes wrong with it is no yes."""
         self._asking.add(request.handle)
@@ -195,7 +204,7 @@ class Approval:
                 await self.approvals.decide(
                     request.handle,
                     decision,
-                    by=Caller(self._channel, owner=True),
+                    by=self._who(request),
                     channel=self._channel,
                     seen=request.seen,
                 )
@@ -264,6 +273,8 @@ class _Asked:
             return await call_next(msgspec.structs.replace(call, ask=call.ask or reason))
         self._refuse_hopeless(call)
         began = monotonic()
+        if handle is None:  # a yes of its own first: one that lasts may be for so many calls
+            handle = await approvals.own_yes(call, spec=self._digest)
         if handle is None:
             standing = await approvals.covered(call, spec=self._digest)
             if standing is not None:
@@ -311,7 +322,7 @@ def _told(result: Result, approved: Approved | None, waited: float) -> Result:
 def _always(spec: ToolSpec, mode: Mode) -> str | None:
     """Why every call of this tool needs a yes, or ``None``."""
     if spec.requires_approval:
-        return f"{spec.name} asks for it."
+        return f"A person has to confirm {spec.name} before it runs."
     if mode == "always":
         return "Every call does."
     if mode == "unsafe" and spec.tier >= _UNSAFE:

@@ -1,8 +1,9 @@
 """What a tool that only reads has said stays good for a while.
 
 Above: the road. Below: nothing: it is kept in this process, bounded by number and by bytes, the
-least recently used goes first. Only tools with ``cache`` in their spec, only successes, and only
-for the very same caller, spec, arguments, folder and phase. Equal calls at the same time run once.
+least recently used goes first. Only tools with ``cache`` in their spec, only successes of their own
+(not of a fallback, which may do more than read), and only for the very same caller, spec,
+arguments, folder and phase. Equal calls at the same time run once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from toolpost.clock import SystemClock
 from toolpost.contracts import Clock, Ring, Road, Surroundings, Walk
 from toolpost.deadline import timed_out
 from toolpost.digest import canonical
+from toolpost.extensions.retry import handed_over
 from toolpost.options import Options, options_from
 from toolpost.result import Part, Result
 from toolpost.spec import ToolSpec
@@ -117,7 +119,7 @@ class Cache:
         entry, before = None, len(call.warnings)
         try:
             result = await call_next(call)
-            if result.error is None:
+            if result.error is None and not handed_over(call):
                 entry = self._kept(key, result, before, ttl)
             return result
         finally:

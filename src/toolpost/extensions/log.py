@@ -82,7 +82,7 @@ class Log:
         return [
             Entry(
                 zero + began + took / 1000, call_id, redact_text(tool), redact_text(caller.id),
-                took, code, session_id,
+                took, code, session_id and redact_text(session_id),
             )
             for began, call_id, tool, caller, took, code, session_id in tuple(self._ring)
         ]  # fmt: skip

@@ -58,7 +58,9 @@ _RUNS_STILL: Final = Failure(
 
 
 class OnceOptions(Options, frozen=True, kw_only=True):
-    """The table ``[extensions.once]``. ``ttl``: seconds that a key is remembered."""
+    """The table ``[extensions.once]``. ``ttl``: seconds that a key is remembered, from the end of
+    its call on.
+    """
 
     ttl: float = 86400.0
 
@@ -200,8 +202,10 @@ class Once:
         return self._clock.time() + most + _SLACK
 
     async def _put(self, place: str, claim: _Claim | None, version: int) -> int | None:
-        value = None if claim is None else msgspec.to_builtins(claim)
-        return await self._records.put(_SPACE, place, value, version=version, ttl=self._ttl)
+        value, ttl = None if claim is None else msgspec.to_builtins(claim), self._ttl
+        if claim is not None and claim.state == "running":  # not forgotten before its run ends
+            ttl = max(ttl, claim.until - self._clock.time())
+        return await self._records.put(_SPACE, place, value, version=version, ttl=ttl)
 
     def _write(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Written to the end, whatever becomes of the call."""

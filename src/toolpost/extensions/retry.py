@@ -55,6 +55,7 @@ _WORST: Final[tuple[Outcome, ...]] = ("none", "done", "unknown")
 _REMEMBERED: Final = 1000
 """Failing tools whose breakers outlive a reload."""
 _TRODDEN: Final = "toolpost.fallback_from"
+_HANDED_OVER: Final = "retry: handed over to "
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -336,7 +337,8 @@ class _Care:
         if (reason := self._why_not(call, error, fallback)) is not None:
             call.warn(f"{call.tool} was not handed over to {fallback}: {reason}.")
             return result
-        call.note(Retry.name, f"{error.code}, handed over to {fallback}")
+        # past the bound of ``note``: whether it was is asked later on
+        call.about.open_trail().append(f"{_HANDED_OVER}{fallback} ({error.code})")
         trodden = (*_trodden(call), call.tool)
         onward = msgspec.structs.replace(call, metadata={**call.metadata, _TRODDEN: trodden})
         second = await self._road.rewalk(onward, tool=fallback)
@@ -355,6 +357,11 @@ class _Care:
         if spec.tier > self._spec.tier:
             return f"that is of a higher tier ({spec.tier}, not {self._spec.tier})"
         return None
+
+
+def handed_over(call: Call) -> bool:
+    """Whether another tool has taken over, or tried to: then the result is not the tool's own."""
+    return any(step.startswith(_HANDED_OVER) for step in call.about.trail)
 
 
 def _trodden(call: Call) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from toolpost.characters import visible
 from toolpost.contracts import Journal, Line
 from toolpost.ledger.block import decode
 from toolpost.ledger.opening import lines_of
@@ -140,7 +141,7 @@ COLUMNS: Final = (
 
 
 def csv_rows(found: Iterable[AuditedCall], *, header: bool = True) -> str:
-    """Calls as CSV. No cell is a formula to a spreadsheet."""
+    """Calls as CSV. No cell is a formula to a spreadsheet, or has what a terminal obeys in it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
@@ -163,7 +164,7 @@ def _who(caller: dict[str, str] | None) -> dict[str, str]:
 
 def _cell(value: Any) -> str | int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return msgspec.json.encode(value).decode()
-    if isinstance(value, str) and value[:1] in tuple("=+-@\t\r"):
-        return f"'{value}"
-    return value
+        value = msgspec.json.encode(value).decode()
+    elif isinstance(value, str) and value[:1] in tuple("=+-@\t\r"):
+        value = f"'{value}"
+    return visible(value) if isinstance(value, str) else value

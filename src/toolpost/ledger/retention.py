@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.contracts import Journal, Line, Prunes
+from toolpost.ledger.archives import archive_name
 from toolpost.ledger.block import decode
 from toolpost.ledger.copying import copied
 from toolpost.ledger.opening import lines_of
@@ -60,8 +61,7 @@ async def _old(chain: Chain, journal: Journal, before: float) -> Sequence[Line]:
 
 def _archived(lines: Sequence[Line], folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    first, last = lines[0], lines[-1]
-    file = folder / f"{first.writer}-{first.number:09}-{last.number:09}.jsonl"
+    file = folder / archive_name(lines[0], lines[-1])
     draft = file.with_suffix(".draft")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as opened:

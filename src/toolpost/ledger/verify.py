@@ -163,7 +163,7 @@ class _Reading:
         self._known = {head.number: head.link for head in earlier}
         if anchor is not None and anchor.number:
             self._known[anchor.number] = anchor.link
-        self._first = self._signed = 0
+        self._first = self._signed = self._seal = 0
         self._before = self._here = _Place()
         self._doubt = False
         self._link = ""
@@ -241,7 +241,7 @@ class _Reading:
     def unproven(self) -> Iterable[str]:
         if strange := sorted(self._keys - self._proof.keys.keys()):
             yield f"chain {self._writer} is signed by {', '.join(strange)}, not a key of this house"
-        elif not self._proof.whole and self._here.last > self._signed:
+        elif not self._proof.whole and self._here.last > max(self._signed, self._seal):
             yield f"chain {self._writer}: nothing signs the records after {self._signed}"
 
     def _begin(self, line: Line, block: Block) -> None:
@@ -292,6 +292,7 @@ class _Reading:
         text = sealed_text("checkpoint", line.writer, record.number, block.prev)
         if block.first == block.last and verifier.check(text, record.signature):
             self._signed = max(self._signed, record.number - 1)  # itself it does not cover
+            self._seal = record.number
         elif record.number == self._first:
             what = "the chain begins with a checkpoint that nobody signed"
             self._bad(line, "forged", what, number=record.number)

@@ -18,7 +18,7 @@ from toolpost.redact.naming import NAMED
 from toolpost.redact.personal import PERSONAL
 from toolpost.redact.rule import Rule
 from toolpost.redact.secret import SECRETS
-from toolpost.redact.seen import HIDES
+from toolpost.redact.seen import CODES, HIDES
 
 _SIZE: Final = 64 * 1024 * 1024
 _MEMORY: Final = 8 * 1024 * 1024
@@ -51,15 +51,26 @@ def suspicious(known: Iterable[str]) -> str:
     return "|".join((_together(SECRETS + PERSONAL), *spelt))
 
 
+_WORD: Final = r"(?-u:\b)"
+_EDGE: Final = f"(?:{_WORD}|{CODES})"
+"""Where a word begins; behind a code as well, as the close look sees what that stands for."""
+_BEGINS: Final = f"(?:{_WORD}", f"(?i:{_WORD}"
+
+
 def _together(rules: Iterable[Rule]) -> str:
-    return "|".join((*(_of_characters(rule.pattern) for rule in rules), HIDES))
+    patterns = [_of_characters(rule.pattern) for rule in rules]
+    words = [p.replace(_WORD, "", 1) for p in patterns if p.startswith(_BEGINS)]
+    others = [p.replace(f"|{_WORD}", f"|{_EDGE}") for p in patterns if not p.startswith(_BEGINS)]
+    return "|".join((f"{_EDGE}(?:{'|'.join(words)})", *others, HIDES))
 
 
 def _of_characters(pattern: str) -> str:
     """A pattern over bytes, as it is said of characters: any that is not ASCII is no part of a
     word, no space, and one of those that the rules call 0x80 and above.
     """
-    pattern = pattern.replace(r"\b", r"(?-u:\b)").replace(r"\s", r"\t\n\f\r ")
+    pattern = pattern.replace(r"\b", _WORD).replace(r"\s", r"\t\n\f\r ")
+    pattern = pattern.replace("(?:^|", f"(?:^|{CODES}|")
+    pattern = pattern.replace(r"\r?\n", r"(?:\r?\n|(?:\\+r)?\\+n)")
     pattern = _COUNT.sub(_coarser, pattern.replace(r"\x80-\xff", r"\u0080-\U0010FFFF"))
     plain = pattern.removeprefix("(?i)")
     return f"(?:{pattern})" if plain == pattern else f"(?i:{plain})"

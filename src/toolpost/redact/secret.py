@@ -18,6 +18,7 @@ from toolpost.redact.rule import Check, Match, Rule, Span, entropy, group, mixed
 _ALNUM: Final = "A-Za-z0-9"
 _URL64: Final = "A-Za-z0-9_-"
 _HEX: Final = "0-9a-fA-F"
+_WORD: Final = r"\b"
 
 # (kind, what it begins with, of what it goes on, at least how long)
 _PREFIXED: Final = (
@@ -74,6 +75,13 @@ _PREFIXED: Final = (
     ("pulumi_token", r"pul-", "0-9a-f", 40),
     ("telegram_token", r"[0-9]{8,10}:AA", _URL64, 32),
 )
+_JOINED: Final = (
+    "toolpost_key", "anthropic_key", "github_token", "gitlab_token", "slack_token", "gcp_key",
+    "sendgrid_key", "npm_token", "pypi_token",
+)  # fmt: skip
+"""Kinds that no word ends like: one is found where a letter or ``_`` stands before it, too. The end
+of ``disk_test_…``, of ``cache_key-…`` or of ``task-…`` is no key.
+"""
 
 
 def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
@@ -86,16 +94,23 @@ def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
 
     def check(text: bytes, match: Match) -> Span | None:
         body = match.group(1)
+        if kind == "gcp_key" and len(body) != least and _in_a_word(text, match.start()):
+            return None  # a piece of a picture
         if words:  # then a name may look like it: sk-spinner-dark-blue
             return match.span() if mixed(body) and not wordy(body) else None
         return match.span() if len(set(body)) > 1 else None  # not xxxxxxxx
 
     return Rule(
         kind,
-        rf"\b{prefix}([{alphabet}]{{{least},}})",
+        rf"{'' if kind in _JOINED else _WORD}{prefix}([{alphabet}]{{{least},}})",
         needs=(longest.lower().encode(),) if longest else (),
         check=check,
     )
+
+
+def _in_a_word(text: bytes, start: int) -> bool:
+    before = text[max(0, start - 1) : start]
+    return before.isalnum() or before == b"_"
 
 
 def _bare(prefix: str) -> str:
@@ -302,7 +317,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
         needs=(b"private key",),
         check=_private_key,
     ),
-    Rule("aws_access_key", r"\b(?:AKIA|ASIA|ABIA)[A-Z2-7]{16}\b",
+    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA)[A-Z2-7]{16}\b",
          needs=(b"akia", b"asia", b"abia")),
     *(_prefixed(*row) for row in _PREFIXED),
     Rule("slack_webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+_-]+)",
@@ -316,7 +331,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
          r"([A-Za-z0-9%+/_=.~-]{16,})", needs=(b"sig", b"-security-token"), check=_bearer),
     Rule("azure_signature", r"\b(?:sig|Signature)=([A-Za-z0-9%+/]{40,}={0,2})",
          needs=(b"sig",), check=_bearer),
-    Rule("jwt", r"\beyJ[A-Za-z0-9_.-]*", (b"eyj",), _jwt),
+    Rule("jwt", r"eyJ[A-Za-z0-9_.-]*", (b"eyj",), _jwt),
     Rule("bearer_token", r"(?i)\b(?:bearer|token)[ \t]{1,4}([A-Za-z0-9._~+/=-]{16,})",
          needs=(b"bearer", b"token"), check=_bearer),
     Rule("basic_credentials", r"(?i)\bbasic[ \t]{1,4}([A-Za-z0-9+/_-]{6,}={0,2})",
@@ -327,6 +342,10 @@ SECRETS: Final[tuple[Rule, ...]] = (
          needs=(b"%3a%2f%2f",), check=_url_password),
     Rule("password", r"""(?i);[ ]{0,2}(?:password|pwd)=([^;'"\s]{1,200})""",
          needs=(b"password=", b"pwd="), check=_url_password),
+    Rule("password", r"""(?i)[?&](?:password|passwd|pwd)=([^&;#'"<>\s]{1,200})""",
+         needs=(b"password=", b"passwd=", b"pwd="), check=_url_password),
+    Rule("password", r""":([^:'"\s]{1,200})@(?:tcp|unix)\(""",
+         needs=(b"@tcp(", b"@unix("), check=_url_password),
     Rule("password", r"(?i)\b(?:host|user|dbname|port|server|uid)=[^\s;]{1,100}[ ;]password="
          r"""([^\s;'"]{1,200})""", needs=(b"password=",), check=_url_password),
     Rule("password", rf"[ \t](?:-u|--user|-U|--proxy-user)[ \t=]{{0,3}}(?:{_USER_AND})",

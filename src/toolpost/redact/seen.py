@@ -1,4 +1,5 @@
-"""A text as it is searched: without what cannot be seen, and with ``%5F`` as the ``_`` it means.
+"""A text as it is searched: without what cannot be seen, and with ``%5F`` as the ``_`` it means;
+with the ``\\n`` of JSON and of programs as the line break it means, however often it was escaped.
 
 Above: ``scan.py``, which searches a text as it is and, where something hides in it, once more like
 this. Below: ``characters.py``. What is found is told by its place in the text as it was.
@@ -13,11 +14,25 @@ from typing import Final, NamedTuple
 
 from toolpost.characters import SEQUENCE, UNSEEN
 
-HIDES: Final = rf"[!-~][{UNSEEN}\r]+[!-~]|%[2-7][0-9A-Fa-f]"
-"""Where this is not in a text it is searched as it is; for the first look. What is looked for is
-ASCII, so that nothing hides in an emoji, however it is put together."""
-_MAY_HIDE: Final = re.compile(rf"[{UNSEEN}\ud800-\udfff\r%]")
-_CODE: Final = re.compile("%[2-7][0-9A-Fa-f]")
+_HEX: Final = "[0-9A-Fa-f]"
+_COLOUR: Final = r"\\(?:u001[Bb]|x1[Bb]|033|e)\[[0-9;]{0,20}[A-Za-z]"
+_UNSEEN_CODE: Final = (
+    rf"\\u(?:00[Aa][Dd]|200[B-Fb-f]|202[89A-Ea-e]|206{_HEX}|[Ff][Ee](?:0{_HEX}|[Ff][Ff]))"
+)
+_VALUE: Final = rf"%(?:25){{0,3}}{_HEX}{{2}}|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-3][0-7]{{2}})"
+_LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
+
+CODES: Final = rf"{_COLOUR}|{_VALUE}|\\[nrtbfv0]"
+"""What stands for another character: a word may begin behind it, whatever its last letter is."""
+HIDES: Final = rf"[!-~][{UNSEEN}\r]+[!-~]|%[2-7]{_HEX}|\\(?:u00|x)[2-7]{_HEX}|{_UNSEEN_CODE}"
+"""Where neither this nor a rule behind a code is in a text it is searched as it is; for the first
+look. What is looked for is ASCII, so that nothing hides in an emoji, however it is put together."""
+_MAY_HIDE: Final = re.compile(rf"[{UNSEEN}\ud800-\udfff\r%\\]")
+_AGAIN: Final = r"\\{0,7}"  # escaped anew with every JSON that a text is put into
+_CODE: Final = re.compile(f"{_AGAIN}(?:{CODES})")
+_GONE: Final = re.compile(f"{_AGAIN}(?:{_COLOUR}|{_UNSEEN_CODE})")
+_HALF: Final = "\ufffd"
+"""For half of a character, which no engine takes."""
 _BEGIN: Final = itemgetter(0)
 
 
@@ -52,9 +67,9 @@ def seen(text: str) -> Seen | None:
             pieces.append(text[end:start])
             length += start - end
         end = match.end()
-        if text[start] == "%":
+        if text[start] in "%\\" and (char := _meant(match.group())):
             runs.append((length, start, end - start))
-            pieces.append(chr(int(match.group()[1:], 16)))
+            pieces.append(char)
             length += 1
     if not end:
         return None
@@ -64,8 +79,20 @@ def seen(text: str) -> Seen | None:
 
 def _hidden(text: str, start: int, char: str) -> re.Match[str] | None:
     """What is to be taken for something else: a code, all that a terminal obeys, a character."""
-    if char == "%":
+    if char in "%\\":
         return _CODE.match(text, start)
     if char == "\r" and text.startswith("\n", start + 1):
         return None
     return SEQUENCE.match(text, start) or _MAY_HIDE.match(text, start)
+
+
+def _meant(code: str) -> str:
+    """The character that a code stands for; nothing, if nobody would see it."""
+    if _GONE.fullmatch(code):
+        return ""
+    if (name := code.lstrip("\\")) in _LETTERS:
+        return _LETTERS[name]
+    if name.isdigit():
+        return chr(int(name, 8))
+    value = int(name[1:] if name[0] in "ux" else name[-2:], 16)
+    return _HALF if 0xD800 <= value < 0xE000 else chr(value)

@@ -39,6 +39,22 @@ def test_names_do_not_depend_on_the_order_in_which_a_server_lists_them() -> None
     assert there == back
 
 
+def test_a_stranger_does_not_say_what_is_not_to_be_redacted() -> None:
+    text = {"type": "string", "x-raw": True}
+    inner = {"type": "object", "properties": {"b": text, "x-raw": {"type": "string"}}}
+    schema = {"type": "object", "x-raw": True, "properties": {"a": text, "o": inner}}
+    listing = listing_of([{"name": "x", "inputSchema": schema}], left_out={})
+    (spec,) = specs_of([("s", OPTIONS, listing)]).specs
+    assert spec.input_schema["properties"] == {
+        "a": {"type": "string"},
+        "o": {
+            "type": "object",
+            "properties": {"b": {"type": "string"}, "x-raw": {"type": "string"}},
+        },
+    }
+    assert "x-raw" not in spec.input_schema
+
+
 def test_every_change_of_a_definition_is_another_pin() -> None:
     base = {"name": "x", "description": "X.", "inputSchema": ANY}
     changes: list[dict[str, Any]] = [

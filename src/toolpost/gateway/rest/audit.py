@@ -20,11 +20,9 @@ from toolpost.gateway.behind import Behind, caller_of
 from toolpost.gateway.problems import Refused
 from toolpost.gateway.rest.asked import MOST, queried, reply, sent, whole
 from toolpost.gateway.rest.resources import LATEST
-from toolpost.ledger.anchor import anchors
-from toolpost.ledger.opening import FOLDER, KEY, lines_of
+from toolpost.ledger.archives import verify_everything
+from toolpost.ledger.opening import FOLDER, lines_of
 from toolpost.ledger.reading import AuditedCall, Wanted, calls
-from toolpost.ledger.verify import Proof, verify
-from toolpost.seal import verifiers
 from toolpost.wording import short
 
 _PAGE: Final = 100
@@ -76,10 +74,7 @@ class _Kept:
         config = self._behind.runtime.config
         folder = config.base / config.settings.state / FOLDER
         async with self._turn:
-            # the anchors first: what is written meanwhile is beyond them, and not missing
-            known = await asyncio.to_thread(anchors, folder)
-            proof = Proof(keys=verifiers(folder, KEY), anchors=known, earlier=[])
-            found = await verify(lines_of(self._store), proof)
+            found = await verify_everything(self._store, folder)
         return reply({"ok": found.ok, **msgspec.to_builtins(found)})
 
     def _demand(self, request: Request) -> None:
