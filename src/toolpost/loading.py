@@ -27,10 +27,11 @@ from toolpost.errors import ConfigError, NameTaken, SetupError
 from toolpost.lock import Difference, Offer, Pins, placeholder, source_name
 from toolpost.parts import placed
 from toolpost.plugins import load
-from toolpost.registry import Entry, Registry, as_entry, renamed
+from toolpost.registry import Entry, Registry, as_entry, folded, renamed
 
 _log = logging.getLogger("toolpost")
 _TAKEN: Final = "another source has a tool of this name, which stays"
+_OURS: Final = "your code has a tool of this name, which stays"
 
 
 class Loading:
@@ -58,10 +59,11 @@ class Loading:
 
     async def load(self, tell: Tell = lambda done, total: None) -> None:
         """Every source; the first that cannot be loaded, and is required, stops it with its reason.
-        Those come first: a name that they have is not another's to take.
+        Those that give way to nobody come first, and then those that are required: a name that they
+        have is not another's to take.
         """
         await asyncio.to_thread(self.pins.read)
-        for source in sorted(self.sources, key=lambda one: not one.required):
+        for source in sorted(self.sources, key=lambda one: (one.gives_way, not one.required)):
             try:
                 await self._load(source, tell)
             except SetupError as broken:
@@ -120,7 +122,13 @@ class Loading:
 
     @property
     def offers(self) -> Sequence[Offer]:
-        return [Offer(one.pinned_as, entry.spec) for one in self.sources for entry in one.offered]
+        """What there is to be pinned; a tool that has given way is not there."""
+        return [
+            Offer(one.pinned_as, entry.spec)
+            for one in self.sources
+            for entry in one.offered
+            if entry.spec.name not in one.outdone
+        ]
 
     async def _load(self, loaded: Loaded, tell: Tell = lambda done, total: None) -> None:
         async with self._one_at_a_time:
@@ -131,7 +139,9 @@ class Loading:
     async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
         withheld = await asyncio.to_thread(self.pins.judge, loaded.pinned_as, offered)
-        beaten = self._beaten(loaded, {entry.spec.name for entry in offered} - loaded.names)
+        outdone = self._outdone(loaded, offered) if loaded.gives_way else {}
+        fresh = {entry.spec.name for entry in offered} - loaded.names
+        beaten = self._beaten(loaded, fresh - outdone.keys()) | outdone.keys()
         entries = [
             placeholder(withheld[name]) if name in withheld else entry
             for entry in offered
@@ -146,9 +156,8 @@ class Loading:
             other.names -= names  # those that the lock gives to this one
         for name in sorted(withheld.keys() - loaded.withheld.keys()):
             _log.warning("%s: %s", loaded.label, withheld[name].reason)
-        outdone = {name: _TAKEN for name in beaten if self.pins.owner(name) is None}
         for name in sorted(outdone.keys() - loaded.outdone.keys()):
-            _log.warning("%s: the tool %s is left out: %s", loaded.label, name, _TAKEN)
+            _log.warning("%s: the tool %s is left out: %s", loaded.label, name, outdone[name])
         loaded.names, loaded.offered, loaded.withheld = names, offered, withheld
         loaded.outdone = outdone
 
@@ -159,20 +168,45 @@ class Loading:
         beaten = set()
         for name in sorted(fresh):
             if name in self._registry:
-                owner = next((other for other in self.sources if name in other.names), None)
-                rightful = self.pins.owner(name)
-                twins = owner is not None and owner.pinned_as == loaded.pinned_as
-                if rightful is None and getattr(loaded.source, "gives_way", False):
-                    beaten.add(name)
-                    continue
-                if owner is None or rightful is None or twins:
+                if not self._lock_decides(loaded, name):
+                    owner = self._owner(name)
                     raise NameTaken(
                         f"{loaded.label} and {owner.label if owner else 'your code'} both have a "
                         f"tool {name!r}: rename one, or give one of the sources a namespace"
                     )
-                if rightful != loaded.pinned_as:
+                if self.pins.owner(name) != loaded.pinned_as:
                     beaten.add(name)
         return beaten
+
+    def _outdone(self, loaded: Loaded, offered: Sequence[Entry]) -> dict[str, str]:
+        """Of a source that gives way: the tools whose names are another's, or look like one that
+        is, and why they are left out. Among its own, whoever was there first stays.
+        """
+        outdone: dict[str, str] = {}
+        own: dict[str, str] = {}
+        names = {entry.spec.name for entry in offered}
+        for name in sorted(names, key=lambda name: (name not in loaded.names, name)):
+            held = self._registry.alike(name)
+            other = own.setdefault(folded(name), name)
+            if other == name and held is not None and held not in loaded.names:
+                other = held
+            elif other == name:
+                continue
+            if other != name:
+                outdone[name] = f"it looks like {other!r}, which stays"
+            elif not self._lock_decides(loaded, name):
+                outdone[name] = _OURS if self._owner(name) is None else _TAKEN
+        return outdone
+
+    def _owner(self, name: str) -> Loaded | None:
+        """The source that has given the tool, if one has."""
+        return next((other for other in self.sources if name in other.names), None)
+
+    def _lock_decides(self, loaded: Loaded, name: str) -> bool:
+        """Whether the lock says to which of two sources a name belongs."""
+        owner = self._owner(name)
+        twins = owner is not None and owner.pinned_as == loaded.pinned_as
+        return owner is not None and self.pins.owner(name) is not None and not twins
 
     async def _reload(self, loaded: Loaded) -> None:
         try:
@@ -215,6 +249,7 @@ class Loading:
             self._note(loaded, broken.message, broken)
 
     def _note(self, loaded: Loaded, problem: str, broken: Exception) -> None:
+        problem = problem.removeprefix(f"{loaded.label}: ")  # it is said of that one anyway
         self.broken[loaded.label] = problem
         trace = None if isinstance(broken, SetupError) else broken
         _log.error("%s keeps the tools it had: %s", loaded.label, problem, exc_info=trace)
@@ -237,6 +272,8 @@ class Loaded:
         tuning = {"kind", *getattr(part, "tuning", ())}  # how it is asked, not what
         self.pinned_as = source_name(kind, {k: v for k, v in table.items() if k not in tuning})
         self.required = not isinstance(self.source, Dispensable) or self.source.required
+        self.gives_way: bool = getattr(part, "gives_way", False)
+        """A name that is taken costs it one tool, and nobody else anything."""
         self.names: set[str] = set()
         self.offered: Sequence[Entry] = ()
         self.withheld: Mapping[str, Difference] = {}

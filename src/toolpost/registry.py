@@ -64,16 +64,16 @@ class Registry:
             alike: dict[str, str] = {}
             for item in items:
                 entry = as_entry(item)
-                folded = _folded(entry.spec.name)
-                taken = self._alike.get(folded) or alike.get(folded)
+                key = folded(entry.spec.name)
+                taken = self._alike.get(key) or alike.get(key)
                 if namespace and (taken or collision != "namespace"):
                     entry = renamed(entry, f"{namespace}.{entry.spec.name}")
-                    folded = _folded(entry.spec.name)
-                    taken = self._alike.get(folded) or alike.get(folded)
+                    key = folded(entry.spec.name)
+                    taken = self._alike.get(key) or alike.get(key)
                 if taken:
                     raise NameTaken(_taken_by(entry.spec.name, taken), at=("name",))
                 fresh[entry.spec.name] = entry
-                alike[folded] = entry.spec.name
+                alike[key] = entry.spec.name
             self._entries.update(fresh)
             self._alike.update(alike)
             self._tell(frozenset(fresh))
@@ -106,7 +106,7 @@ class Registry:
             kept.update(fresh)
             alike: dict[str, str] = {}
             for name in kept:
-                if (other := alike.setdefault(_folded(name), name)) != name:
+                if (other := alike.setdefault(folded(name), name)) != name:
                     raise NameTaken(_taken_by(name, other), at=("name",))
             self._entries, self._alike = kept, alike
             self._tell(frozenset(changed))
@@ -158,6 +158,10 @@ class Registry:
 
             self._index = Index()
         return self._index.search(query, self.list(), limit=limit, among=among)
+
+    def alike(self, name: str) -> str | None:
+        """The name, of a tool that is here, that cannot stand beside this one; maybe the same."""
+        return self._alike.get(folded(name))
 
     def near(self, name: str) -> str:
         """``; did you mean …?`` or nothing."""
@@ -225,7 +229,7 @@ def renamed(entry: Entry, name: str) -> Entry:
     return entry._replace(spec=msgspec.structs.replace(entry.spec, name=name))
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """Names that differ only in case or separators are one name to a reader in a hurry."""
     return name.casefold().replace("-", "_").replace(".", "_")
 

@@ -99,6 +99,22 @@ def test_one_wrong_tool_and_nothing_is_written(tmp_path: Path) -> None:
     assert not (tmp_path / "tools.db").exists()
 
 
+def test_a_name_that_looks_like_another_is_refused_before_it_hides_a_tool(tmp_path: Path) -> None:
+    write(tmp_path, tool("get-time"), tool("ask"), tool("get_time"))
+    done = toolpost("push", "specs.json", *TO, cwd=tmp_path)
+    assert done.returncode == 65
+    assert "nothing was written: the name 'get_time' looks like 'get-time'" in done.stderr
+    assert not (tmp_path / "tools.db").exists()
+    write(tmp_path, tool("get_time"), tool("ask"))
+    toolpost("push", "specs.json", *TO, cwd=tmp_path)
+    write(tmp_path, tool("get-time"))
+    done = toolpost("push", "specs.json", *TO, cwd=tmp_path)
+    assert (done.returncode, kept(tmp_path)) == (65, ["ask", "get_time"])
+    assert "the name 'get-time' looks like 'get_time'" in done.stderr
+    done = toolpost("push", "specs.json", *TO, "--prune", "--yes", cwd=tmp_path)
+    assert (done.returncode, kept(tmp_path)) == (0, ["get-time"])
+
+
 def test_what_the_files_do_not_name_is_removed_only_after_a_yes(tmp_path: Path) -> None:
     write(tmp_path, tool("ask"), tool("tell"))
     toolpost("push", "specs.json", *TO, cwd=tmp_path)

@@ -396,6 +396,9 @@ async def test_parts_from_outside_are_searched_too() -> None:
         Text("tea"),
         Resource("https://u:s3cr3t@example.com/", text="x\x1b[1m"),
         Resource("https://example.com/", data=b"bob@example.com"),
+        Resource(
+            "https://example.com/", "text/html", name="far\x1b[1m", description="by bob@example.com"
+        ),
     )
     result = await given(outside(Output("fine", parts)), {})
     assert result.parts == (
@@ -403,6 +406,9 @@ async def test_parts_from_outside_are_searched_too() -> None:
         Text("tea"),
         Resource("https://u:[redacted:url_password]@example.com/", text="x"),
         Resource("https://example.com/", data=b"bob@example.com"),
+        Resource(
+            "https://example.com/", "text/html", name="far", description="by [redacted:email]"
+        ),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 INSTALLED = Path(sys.prefix) / "servers"
 ODD = str(Path(__file__).with_name("odd.py"))
+PLAIN = str(Path(__file__).with_name("plain.py"))
 PYTHON = str(INSTALLED / "bin/python")
 
 _THERE = (INSTALLED / ".ready").exists()
@@ -51,3 +52,8 @@ def odd(folder: Path, **more: Any) -> dict[str, Any]:
     granted = {"read": [str(Path(ODD).parent)], "write": [str(folder)]}
     environment = {"ODD": str(folder)}
     return {"command": [PYTHON, ODD, "stdio"], "environment": environment, **granted, **more}
+
+
+def plain(**more: Any) -> dict[str, Any]:
+    """The server that does one thing at a time."""
+    return {"command": [PYTHON, PLAIN], "read": [PLAIN], **more}

@@ -108,6 +108,34 @@ async def until(holds: Any) -> None:
 
 
 @pytest.mark.req("UX-2")
+async def test_a_row_that_looks_like_another_is_the_only_one_that_is_missing(
+    database: Database,
+) -> None:
+    await database.push(row("get_time"), row("ask"))
+    async with database.runtime() as tools:
+        await database.push(row("get-time"), row("tell"))  # it would come first
+        await until(lambda: "tell" in tools.registry)
+        assert [spec.name for spec in tools.list()] == ["ask", "get_time", "tell"]
+        (problem,) = tools.problems.values()
+        assert problem.endswith(
+            "/toolpost_tools/get-time: it looks like 'get_time', which stays: make them easier to "
+            "tell apart"
+        )
+        await database.push(gone=("get_time",))
+        await until(lambda: not tools.problems)
+        assert [spec.name for spec in tools.list()] == ["ask", "get-time", "tell"]
+
+
+async def test_a_row_that_is_not_taken_does_not_stand_in_the_way_of_one_that_looks_like_it(
+    database: Database, source: DatabaseSource
+) -> None:
+    shell = {"kind": "shell", "binding": {"command": "true"}}
+    await database.push(row("get-time", **shell), row("get_time"))
+    assert await names(source) == ["get_time"]
+    assert (source.problem, [*source.left_out]) == (None, ["get-time"])
+
+
+@pytest.mark.req("UX-2")
 async def test_what_is_pushed_is_there_without_a_restart(database: Database) -> None:
     await database.push(row("ask"), row("tell"))
     async with database.runtime() as tools:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.sources.endpoint import Endpoint, serving
-from toolpost import Config, ConfigError, Runtime, SourceError
+from toolpost import Config, ConfigError, Runtime, SourceError, ToolSpec
 from toolpost.sources.http import HttpSource
 
 pytestmark = pytest.mark.anyio
@@ -121,8 +121,27 @@ async def test_a_name_that_is_taken_here_cannot_be_taken_from_afar(
     (tmp_path / "tools.json").write_text(json.dumps([local]))
     files = {"kind": "files", "paths": ["tools.json"]}
     async with runtime(endpoint, files, base=tmp_path) as tools:
-        assert [spec.description for spec in tools.list()] == ["Mine."]
-        assert "both have a tool 'add'" in tools.problems["source 1 (http)"]
+        assert [spec.description for spec in tools.list()] == ["Mine.", "The tool greet."]
+        assert tools.problems == {}
+        assert tools.left_out == {
+            "source 1 (http)": {"add": "another source has a tool of this name, which stays"}
+        }
+
+
+async def test_a_name_that_looks_like_another_costs_that_tool_only(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """Whoever was there first stays, wherever the other one stands."""
+    async with runtime(endpoint, base=tmp_path) as tools:
+        endpoint.tools = [endpoint.tool(one, "a") for one in ("Add", "add", "greet", "sing")]
+        await until(lambda: "sing" in tools.registry)
+        assert [spec.name for spec in tools.list()] == ["add", "greet", "sing"]
+        assert tools.left_out == {"source 1 (http)": {"Add": "it looks like 'add', which stays"}}
+        tools.registry.add(ToolSpec(name="SHOUT", description="Mine."))
+        endpoint.tools = [endpoint.tool(one, "a") for one in ("Add", "shout")]
+        await until(lambda: "Add" in tools.registry)
+        assert [spec.name for spec in tools.list()] == ["Add", "SHOUT"]
+        assert tools.problems == {}
 
 
 async def test_what_has_not_changed_is_not_sent_again(endpoint: Endpoint) -> None:

@@ -8,7 +8,7 @@ if the table still is as it was shown.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +22,8 @@ from toolpost.cli.terminal import console, counted, err, out, plain, print_json,
 from toolpost.digest import canonical
 from toolpost.document import read
 from toolpost.environ import secret
+from toolpost.errors import SourceError
+from toolpost.registry import folded
 from toolpost.sources.specs import gathered
 from toolpost.sources.tables import MOST_BYTES, MOST_ROWS, TABLE, Row, Table, shown, table_at
 from toolpost.spec import ToolSpec
@@ -69,7 +71,7 @@ def command(
     """
     url = _url(to, to_secret)
     place = table_at(url, base=Path.cwd(), table=table)
-    plan = run(asked, _planned(asked, files, place))
+    plan = run(asked, _planned(asked, files, place, prune=prune))
     gone = plan.found["others"] if prune else []
     if not as_json:
         _print(asked, plan, prune=prune)
@@ -94,7 +96,7 @@ def _url(to: str | None, to_secret: str | None) -> str:
     return url
 
 
-async def _planned(asked: Asked, files: Sequence[Path], table: Table) -> Plan:
+async def _planned(asked: Asked, files: Sequence[Path], table: Table, *, prune: bool) -> Plan:
     with Bar("reading specs", asked=asked) as bar:
         documents = (read(file, progress=bar.tell) for file in dict.fromkeys(files))
         specs = [spec for _, found in gathered(documents) for spec in found]
@@ -114,9 +116,25 @@ async def _planned(asked: Asked, files: Sequence[Path], table: Table) -> Plan:
             rows.append(row)
         found[what].append(row.name)
     found["others"] += before
+    _verify_names(found, prune=prune)
     if len(before) + len(specs) > MOST_ROWS:
         raise click.ClickException(f"A table holds {MOST_ROWS:,} tools at most.")
     return Plan(seen=seen, rows=rows, found=found)
+
+
+def _verify_names(found: Mapping[What, Sequence[str]], *, prune: bool) -> None:
+    """No two look alike: whoever takes the specs from the table would have only one of them. What
+    is there already is not the fault of who pushes something else.
+    """
+    stays = () if prune else found["others"]
+    first: dict[str, str] = {}
+    for name in (*found["same"], *found["changed"], *stays, *found["new"]):
+        other = first.setdefault(folded(name), name)
+        if other != name and name not in stays:
+            raise SourceError(
+                f"nothing was written: the name {name!r} looks like {other!r}. Make them easier to "
+                "tell apart, or take one of them out"
+            )
 
 
 def _row(spec: ToolSpec) -> Row:

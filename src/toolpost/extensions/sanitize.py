@@ -472,8 +472,11 @@ class _Search:
             return part if text is part.text else Text(text)
         if isinstance(part, Resource):
             uri = self.text(part.uri, _ANYWHERE, ())
-            body = part.text and self.text(part.text, _ANYWHERE, ())
-            return Resource(uri, part.mime, body, part.data)
+            body, name, description = (
+                told and self.text(told, _ANYWHERE, ())
+                for told in (part.text, part.name, part.description)
+            )
+            return Resource(uri, part.mime, body, part.data, name, description)
         return part
 
     def failure(self, error: Failure) -> Failure:

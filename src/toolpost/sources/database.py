@@ -20,6 +20,7 @@ from toolpost.document import parse
 from toolpost.environ import secret
 from toolpost.errors import ConfigError, SourceError
 from toolpost.options import Options, options_from
+from toolpost.registry import folded
 from toolpost.sources.afar import KINDS, Grants, sifted
 from toolpost.sources.specs import spec_at
 from toolpost.sources.tables import MOST_BYTES, TABLE, Row, Table, password_in, shown, table_at
@@ -49,6 +50,8 @@ class DatabaseOptions(Options, frozen=True):
 class DatabaseSource:
     """``problem`` says what is wrong with rows, ``left_out`` which tools are not taken, and why."""
 
+    gives_way: ClassVar = True
+    """A name that is taken here costs one tool, and not the others."""
     tuning: ClassVar = frozenset(("interval", "timeout", "required"))
 
     def __init__(self, options: DatabaseOptions, *, base: Path | None = None) -> None:
@@ -59,6 +62,7 @@ class DatabaseSource:
         self._opened: tuple[str, Table] | None = None
         self._loaded: object = None
         self._good: dict[str, tuple[Row, ToolSpec]] = {}
+        self._given: frozenset[str] = frozenset()
         self.required = options.required
         self.problem: str | None = None
         self.left_out: Mapping[str, str] = {}
@@ -126,13 +130,20 @@ class DatabaseSource:
                     good[row.name] = last
         tell(len(rows), len(rows))
         self._good = good
+        kept, self.left_out = sifted((spec for _, spec in good.values()), self._grants, label)
+        alike = _alike((spec.name for spec in kept), self._given)
+        faults += [
+            f"{self._place(label, name)}: it looks like {other!r}, which stays: make them easier "
+            "to tell apart"
+            for name, other in alike.items()
+        ]
         more = f"; and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
         self.problem = "; ".join(faults[:_MOST_FAULTS]) + more or None
-        kept, self.left_out = sifted((spec for _, spec in good.values()), self._grants, label)
-        return kept
+        self._given = frozenset(spec.name for spec in kept if spec.name not in alike)
+        return [spec for spec in kept if spec.name in self._given]
 
     def _spec(self, label: str, row: Row) -> ToolSpec:
-        name = f"{label}/{self._options.table}/{short(row.name)}"
+        name = self._place(label, row.name)
         if row.spec is None:
             raise SourceError(f"{name}: longer than {MOST_BYTES:,} bytes")
         document = parse(row.spec, format="json", name=name)
@@ -146,6 +157,17 @@ class DatabaseSource:
                 "or set the column to null"
             )
         return spec
+
+    def _place(self, label: str, name: str) -> str:
+        return f"{label}/{self._options.table}/{short(name)}"
+
+
+def _alike(names: Iterable[str], given: frozenset[str]) -> dict[str, str]:
+    """The names that look like another, and which: whoever was there first is not the one."""
+    first: dict[str, str] = {}
+    ordered = sorted(names, key=lambda name: (name not in given, name))
+    found = {name: first.setdefault(folded(name), name) for name in ordered}
+    return {name: other for name, other in found.items() if name != other}
 
 
 async def _fingerprint(table: Table) -> object:

@@ -88,6 +88,8 @@ class _Version(msgspec.Struct, frozen=True, kw_only=True):
 class HttpSource:
     """``left_out`` says which tools were not taken, and why."""
 
+    gives_way: ClassVar = True
+    """A name that is taken here costs one tool, and not the others."""
     tuning: ClassVar = frozenset(("digest", "interval", "timeout", "max_bytes", "required"))
 
     def __init__(self, options: HttpSourceOptions, *, base: Path | None = None) -> None:

@@ -94,6 +94,24 @@ def test_a_value_does_not_lead_to_another_path(value: Any, reserved: bool) -> No
         filled({"v": value}, f"{BASE}/p/{{v}}", path=path)
 
 
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ({"value": "{v}"}, [""]),
+        ({"value": "{v}", "style": "label"}, [""]),
+        ({"value": "{v}", "style": "label", "explode": True}, ["", ""]),
+        ({"value": "{v}", "style": "label", "allow_reserved": True}, "/x"),
+        (
+            {"value": "{v}", "style": "label", "explode": True, "allow_reserved": True},
+            ["a/", "", "/b"],
+        ),
+    ],
+)
+def test_what_is_put_between_values_does_not_lead_to_another_path(entry: Any, value: Any) -> None:
+    with pytest.raises(InvalidArguments, match=r"^/v: must not come to nothing, '.' or '..'"):
+        filled({"v": value}, f"{BASE}/p/q/{{v}}/x", path={"v": entry})
+
+
 @pytest.mark.parametrize("arguments", [{"a": ".", "b": "."}, {"a": "x", "b": ".."}])
 def test_two_values_do_not_make_a_step_up_together(arguments: Any) -> None:
     with pytest.raises(InvalidArguments):

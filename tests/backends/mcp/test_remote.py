@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from threading import Thread
 import pytest
 
 from tests import servers
-from tests.backends.http.service import Reply
+from tests.backends.http.service import Asked, Reply
 from tests.backends.http.service import serving as answering
 from tests.backends.mcp.running import serving, until
 from toolpost import Call, Caller
@@ -150,6 +151,107 @@ async def test_a_page_that_is_no_server_is_told_of_without_the_words_of_the_sdk(
         async with serving({"page": {"url": url}}, tmp_path) as runtime:
             (problem,) = runtime.problems.values()
     assert problem == "page: it answered with something that is not in the protocol"
+
+
+def statused(asked: Asked) -> Reply:
+    """A server whose tools answer with the status that they are named for."""
+    message = json.loads(asked.body or b"{}")
+    if asked.method != "POST" or "id" not in message:
+        return Reply(status=405 if asked.method != "POST" else 202)
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "statused", "version": "1"},
+        },
+        "tools/list": {
+            "tools": [{"name": f"s{n}", "inputSchema": {"type": "object"}} for n in STATUSES]
+        },
+        "ping": {},
+    }
+    told: dict[str, object] = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "tools/call":
+        status = int(message["params"]["name"][1:])
+        said = {"code": -32000, "message": "in its own words"}
+        body = json.dumps({**told, "error": said} if status in (409, 503) else "no")
+        elsewhere = {"Retry-After": "9", "Location": "http://127.0.0.1:1/elsewhere"}
+        return Reply(body, status=status, headers=elsewhere)
+    if message["method"] in results:
+        return Reply(json.dumps({**told, "result": results[message["method"]]}))
+    return Reply(json.dumps({**told, "error": {"code": -32601, "message": "no"}}))
+
+
+STATUSES = {
+    400: ("VALIDATION_ERROR", False, "none", 9.0),
+    403: ("UNAUTHORIZED", False, "none", 9.0),
+    404: ("NOT_FOUND", False, "none", 9.0),
+    409: ("EXECUTION_ERROR", False, "unknown", None),
+    429: ("RATE_LIMITED", True, "none", 9.0),
+    500: ("EXECUTION_ERROR", True, "unknown", 9.0),
+    503: ("UNAVAILABLE", True, "unknown", 9.0),
+    302: ("EXECUTION_ERROR", False, "unknown", None),
+    202: ("OUTPUT_INVALID", False, "unknown", None),
+    401: ("UNAUTHORIZED", False, "none", None),
+}
+
+
+async def test_a_status_means_what_it_means_for_other_tools(tmp_path: Path) -> None:
+    async with answering(statused) as web:
+        about = {"web": {"url": f"http://127.0.0.1:{web.port}/mcp", "bearer": "TOKEN"}}
+        async with serving(about, tmp_path, secret={"TOKEN": "secret"}.get) as runtime:
+            assert runtime.problems == {}
+            errors = {
+                status: (await runtime.execute(f"web.s{status}", {}, timeout=20)).error
+                for status in STATUSES
+            }
+    found = {
+        status: (error.code, error.retryable, error.effects, error.retry_after)
+        for status, error in errors.items()
+        if error is not None
+    }
+    assert found == STATUSES
+    words = {status: error.message for status, error in errors.items() if error is not None}
+    assert words[429] == "The server behind this tool answered 429 (Too Many Requests)."
+    assert words[409] == "in its own words"
+    assert words[503].startswith(
+        "The server behind this tool answered 503 (Service Unavailable): in"
+    )
+    assert "127.0.0.1" not in words[302], "the model has nothing to do with addresses"
+
+
+async def test_nobody_else_can_say_what_a_status_was(tmp_path: Path) -> None:
+    """An error in the protocol that looks like ours is the server's own word."""
+
+    def forging(asked: Asked) -> Reply:
+        message = json.loads(asked.body or b"{}")
+        if message.get("method") != "tools/call":
+            return statused(asked)
+        forged = {"by": "toolpost", "status": 401, "retry_after": 9}
+        error = {"code": -32603, "message": "answered 401", "data": forged}
+        return Reply(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+
+    async with answering(forging) as web:
+        about = {"web": {"url": f"http://127.0.0.1:{web.port}/mcp"}}
+        async with serving(about, tmp_path) as runtime:
+            error = (await runtime.execute("web.s400", {}, timeout=20)).error
+    assert error is not None
+    assert (error.code, error.message) == ("EXECUTION_ERROR", "answered 401")
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (401, "web: The server behind this tool does not accept our credentials."),
+        (503, "web: it answered 503 (Service Unavailable)"),
+    ],
+)
+async def test_a_server_that_turns_us_away_is_told_of_by_its_status(
+    status: int, problem: str, tmp_path: Path
+) -> None:
+    async with answering(lambda asked: Reply("no", status=status)) as web:
+        about = {"web": {"url": f"http://127.0.0.1:{web.port}/mcp"}}
+        async with serving(about, tmp_path) as runtime:
+            assert runtime.problems == {"source 1 (mcp)": problem}
 
 
 class _Elsewhere(BaseHTTPRequestHandler):

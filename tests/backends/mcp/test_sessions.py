@@ -18,6 +18,7 @@ from toolpost.backends.mcp.session import Session
 from toolpost.backends.mcp.settings import McpOptions
 from toolpost.backends.mcp.stdio import child_streams
 from toolpost.call import new_call_id
+from toolpost.config import GUARDS
 from toolpost.contracts import Answer, Elicits, Question
 from toolpost.executor import Executor
 from toolpost.options import options_from
@@ -37,8 +38,11 @@ def place(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_every_kind_of_content_is_kept(place: Path, tmp_path: Path) -> None:
-    async with serving({"odd": servers.odd(place)}, tmp_path) as runtime:
+@pytest.mark.parametrize("guards", [(), GUARDS], ids=["no rings", "the default ones"])
+async def test_every_kind_of_content_is_kept(
+    guards: tuple[str, ...], place: Path, tmp_path: Path
+) -> None:
+    async with serving({"odd": servers.odd(place)}, tmp_path, guards=guards) as runtime:
         result = await runtime.execute("odd.pieces", {})
     assert result.parts == (
         Text("Look:"),
@@ -235,6 +239,29 @@ async def test_a_server_that_is_idle_goes_and_comes_back_for_the_next_call(
         second = await runtime.execute("odd.who", {})
     assert first.success
     assert second.success
+
+
+async def test_a_server_that_is_listed_and_never_called_goes_idle_as_often_as_it_likes(
+    tmp_path: Path,
+) -> None:
+    about = {"plain": servers.plain(idle=0.3)}
+    async with serving(about, tmp_path, watch=False) as runtime:
+        for _ in range(4):
+            await until(lambda: not processes("plain.py"))
+            assert await runtime.reload() == {}
+        called = await runtime.execute("plain.read", {"path": "/nowhere"})
+    assert called.output == "FileNotFoundError"
+
+
+async def test_a_server_that_answers_when_asked_whether_it_is_there_has_answered(
+    tmp_path: Path,
+) -> None:
+    async with serving({"plain": servers.plain()}, tmp_path, watch=False) as runtime:
+        for _ in range(4):
+            assert (await runtime.executor.health("plain.read")).healthy
+            for one in processes("plain.py"):
+                one.kill()
+            await until(lambda: not processes("plain.py"))
 
 
 async def test_a_server_that_does_not_answer_any_more_is_replaced(

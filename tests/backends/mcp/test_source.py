@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,58 @@ async def test_a_list_that_changes_is_loaded_again(place: Path, tmp_path: Path) 
         await until(lambda: _described(runtime, "odd.greet").endswith("all secrets."))
         added = await runtime.execute("odd.add", {"a": 1, "b": 2})
     assert added.output == "3"
+
+
+@pytest.mark.req("UX-2")
+async def test_a_change_that_is_told_while_the_last_one_is_looked_at_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    async with serving({"plain": servers.plain()}, tmp_path) as runtime:
+        await runtime.execute("plain.grow", {})
+        await until(lambda: {"plain.grown3", "plain.grown4"} <= _names(runtime))
+
+
+@pytest.mark.req("UX-6")
+async def test_a_server_that_hangs_does_not_hold_up_the_lists_of_the_others(
+    tmp_path: Path,
+) -> None:
+    about = {"busy": servers.plain(start=3.0), "plain": servers.plain()}
+    async with serving(about, tmp_path) as runtime:
+        hanging = asyncio.create_task(runtime.execute("busy.hang", {}, timeout=50))
+        await until(lambda: _calls(runtime, "busy"))
+        await runtime.execute("plain.grow", {})
+        await until(lambda: "plain.grown3" in runtime.registry)
+        await until(lambda: runtime.problems)
+        assert runtime.problems == {"source 1 (mcp)": "busy: it did not list its tools within 3 s"}
+        assert _calls(runtime, "busy"), "whoever is busy is not ended for it"
+        assert "busy.read" in runtime.registry
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+
+
+async def test_a_name_that_is_taken_costs_a_server_that_tool_and_nobody_the_start(
+    place: Path, tmp_path: Path
+) -> None:
+    """Though its source stands first."""
+    own = {"description": "Mine.", "kind": "mcp", "binding": {"server": "odd", "tool": "add"}}
+    tools = [{"name": "add", **own}, {"name": "Greet", **own}]
+    (tmp_path / "tools.json").write_text(json.dumps(tools))
+    sources = [
+        {"kind": "mcp", "servers": ["odd"]},
+        {"kind": "files", "paths": ["tools.json"]},
+    ]
+    about = {"odd": servers.odd(place, prefix="")}
+    async with serving(about, tmp_path, sources=sources) as runtime:
+        assert runtime.problems == {}
+        assert {"who", "pieces"} <= {spec.name for spec in runtime.registry}
+        assert _described(runtime, "add") == "Mine."
+        assert "greet" not in runtime.registry
+        told = runtime.left_out["source 1 (mcp)"]
+        pinned = pin(runtime.sources, runtime.offers)
+    assert told["add"] == "another source has a tool of this name, which stays"
+    assert told["greet"] == "it looks like 'Greet', which stays"
+    assert pinned.tools["add"].source.startswith("files")
+    assert "greet" not in pinned.tools
 
 
 @pytest.mark.req("UX-2")
@@ -228,6 +281,16 @@ async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
     assert told["secret"].startswith("the secret TOKEN is not set")
     assert "/ cannot go into a sandbox" in told["root"]
     assert "/not/there does not exist" in told["gone"]
+
+
+def _names(runtime: Runtime) -> set[str]:
+    return {spec.name for spec in runtime.registry}
+
+
+def _calls(runtime: Runtime, name: str) -> bool:
+    backend: Any = runtime.executor.backends["mcp"]
+    (kept,) = backend.server(name)._kept.values()
+    return kept.live is not None and bool(kept.live._calls)
 
 
 def _described(runtime: Runtime, name: str) -> str:

@@ -10,28 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import aclosing
-from http import HTTPStatus
 from typing import Any, Final
 
 from toolpost.backends.http.binding import Endpoint, Status
+from toolpost.backends.http.statuses import meaning_of, phrase
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.document import parse
-from toolpost.errors import (
-    SAYABLE,
-    CallError,
-    Conflict,
-    InvalidArguments,
-    InvalidOutput,
-    Outcome,
-    RateLimited,
-    Remedy,
-    SourceError,
-    ToolFailed,
-    ToolNotFound,
-    Unauthorized,
-    Unavailable,
-)
+from toolpost.errors import SAYABLE, CallError, InvalidOutput, SourceError, ToolNotFound
 from toolpost.net.client import Answer
 from toolpost.net.waiting import retry_after
 from toolpost.redact import redact_text
@@ -55,20 +41,6 @@ _SAID: Final = (
     "error", "errors",
 )  # fmt: skip
 """Where services say in JSON what is wrong, the best first."""
-_TABLE: Final[tuple[tuple[frozenset[int], type[CallError], Remedy | None, bool, Outcome], ...]] = (
-    (frozenset((400, 413, 414, 422, 431)), InvalidArguments, None, False, "none"),
-    (frozenset((401, 403, 407, 511)), Unauthorized, None, False, "none"),
-    (frozenset((404, 410)), ToolNotFound, "fix_args", False, "none"),
-    (frozenset((409, 412, 423, 424, 428)), Conflict, None, False, "none"),
-    (frozenset((402, 451)), ToolFailed, "stop", False, "none"),
-    (frozenset((408, 425)), Unavailable, None, True, "none"),
-    (frozenset((429,)), RateLimited, None, True, "none"),
-    (frozenset((501, 505)), ToolFailed, "other_tool", False, "none"),
-    (frozenset((500,)), ToolFailed, "other_tool", True, "unknown"),
-    (frozenset(range(400, 500)), ToolFailed, "other_tool", False, "none"),
-    (frozenset(range(500, 600)), Unavailable, None, True, "unknown"),
-)
-"""What a status means unless the binding says it: looked through in order."""
 
 
 async def output_of(endpoint: Endpoint, answer: Answer, call: Call) -> Any:
@@ -93,12 +65,11 @@ def _meaning(endpoint: Endpoint, status: int) -> Status | None:
 
 async def _error(answer: Answer, meaning: Status | None) -> CallError:
     words = _words(await answer.beginning(_MOST_ERROR), _type(answer))
-    said = f"{answer.url.host} answered {answer.status}{_phrase(answer.status)}"
+    said = f"{answer.url.host} answered {phrase(answer.status)}"
     said += f": {words}" if words else "."
     wait = retry_after(answer.header("retry-after"))
     details: dict[str, Any] = {"status": answer.status}
-    row = next((row for row in _TABLE if answer.status in row[0]), None)
-    _, kind, remedy, retryable, effects = row or (None, ToolFailed, "other_tool", False, "unknown")
+    kind, remedy, retryable, effects = meaning_of(answer.status)
     if meaning is None:
         return kind(
             said, retryable=retryable, retry_after=wait, remedy=remedy, effects=effects,
@@ -115,13 +86,6 @@ async def _error(answer: Answer, meaning: Status | None) -> CallError:
         effects=meaning.effects or effects,
         details=details,
     )
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f" ({HTTPStatus(status).phrase})"
-    except ValueError:
-        return ""
 
 
 def _words(data: bytes, kind: str) -> str:

@@ -60,10 +60,20 @@ def refused(name: str, problem: str) -> InvalidArguments:
 
 
 def _segment(slot: Slot, arguments: Mapping[str, Any]) -> str:
+    """A piece of the path. It has something in it, and leads nowhere else, whatever its items are
+    and what was put between them.
+    """
     name = next(iter(_names(slot)), slot.wire)
     value = _value(slot.text, arguments)
     if value in (None, _MISSING, "", [], {}):
         raise refused(name, "is needed for the path of the URL")
+    piece = _styled(slot, value, name=name)
+    if not piece or any(part in (".", "..") for part in piece.split("/")):
+        raise refused(name, "must not come to nothing, '.' or '..' in the path of the URL")
+    return piece
+
+
+def _styled(slot: Slot, value: Any, *, name: str) -> str:
     keep = "/" if slot.entry.allow_reserved else ""
 
     def encoded(item: Any) -> str:

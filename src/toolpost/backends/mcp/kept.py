@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from toolpost.backends.mcp.tools import Listing
-from toolpost.backends.mcp.wire import Forgotten
+from toolpost.backends.mcp.wire import IDLE, Forgotten
 from toolpost.errors import CallError, OutputTooLarge, SetupError, Unauthorized, Unavailable
 from toolpost.wording import short
 
@@ -80,9 +80,23 @@ class Kept:
 
     async def list(self) -> Listing:
         """What the server offers now."""
-        listing = await self._told(lambda session: session.tools())
+        listing = await self._told(self._listed)
+        if self.problem is not None:  # there is a session: it was its list that was late
+            self.problem, self._failures, self._not_before = None, 0, 0.0
         self._take(listing)
         return listing
+
+    async def _listed(self, session: Session) -> Listing:
+        """One that hangs holds up nobody: it keeps its session, for it may be busy with a call."""
+        try:
+            async with asyncio.timeout(self._within):
+                return await session.tools()
+        except TimeoutError:
+            self._failures += 1
+            self._rest(f"it did not list its tools within {self._within:g} s")
+            raise Unavailable(
+                "The server behind this tool does not answer. Try again later.", effects="none"
+            ) from None
 
     async def ping(self) -> None:
         """Raises unless the server answers."""
@@ -157,6 +171,7 @@ class Kept:
         _log.info("the session with the MCP server %s is over: %s", self._name, session.why)
         if session.answered:
             self._failures = 0
+        if session.answered or session.why == IDLE:  # which says nothing against it
             return
         self._failures += 1
         if self._failures > 1:  # the first may have been an accident

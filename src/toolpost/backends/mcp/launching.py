@@ -1,8 +1,9 @@
 """How a server's program is started: where it is, what it needs to be seen, what it is granted.
 
 Above: ``server.py``. Below: the sandbox, or ``process.py`` where the config asks for no more. The
-package that a program was installed with is shown to it, read-only; the rest is what the config
-grants. What cannot be confined is refused with the reason.
+package that a program was installed with is shown to it, read-only; of a program that stands alone
+nothing but itself, whatever lies beside it. The rest is what the config grants. What cannot be
+confined is refused with the reason.
 """
 
 from __future__ import annotations
@@ -75,9 +76,11 @@ def launch_of(name: str, options: ServerOptions, base: Path | None) -> Launch:
             f"the MCP server {name!r}: {first} fetches a program before it runs it, and a sandbox "
             "has no network for that. Install the package, and name its program as the command"
         )
+    program = _in_its_package(program) if confined else program
     write = _absolute(name, base, options.write)
     read = _absolute(name, base, options.read)
     seen = dict.fromkeys((*read, *_packages(program, rest, path)))
+    seen |= dict.fromkeys(_alone(program, (*seen, *write)))
     limits = options.tool_limits()
     folder = _absolute(name, base, (options.working_dir,) if options.working_dir else ())
     return Launch(
@@ -120,11 +123,18 @@ def _program(name: str, first: str, base: Path | None, path: Sequence[str]) -> s
     return found
 
 
+def _in_its_package(program: str) -> str:
+    """Where a link from elsewhere leads into a package, it is started there: it looks around itself
+    for the rest.
+    """
+    return next((hop for hop in _hops(program) if _trees_around(hop)), program)
+
+
 def _packages(program: str, words: Sequence[str], path: Sequence[str]) -> Iterator[str]:
     """The trees that a program was installed in; of other words only those that are a file of such
     a tree, for the rest are data.
     """
-    yield from _trees(program) or _outside_system(str(Path(program).parent))
+    yield from _trees(program)
     yield from _trees(_interpreter(program))
     for folder in path:
         yield from _trees(folder) or _outside_system(folder)
@@ -133,19 +143,34 @@ def _packages(program: str, words: Sequence[str], path: Sequence[str]) -> Iterat
             yield from _trees(word)
 
 
-def _trees(file: str) -> list[str]:
-    """What an installer has made around a file: ``node_modules``, or a virtual environment and
-    the Python beneath it.
+def _alone(program: str, shown: Sequence[str]) -> Iterator[str]:
+    """The program and what runs it, as files, where they are in nothing that is shown anyway. What
+    lies beside them is not: a program of one's own may stand in one's home.
     """
-    found = []
-    for one in _hops(file):
-        above = [Path(one), *Path(one).parents]
-        modules = [str(folder) for folder in above if folder.name == "node_modules"]
-        found += modules[-1:]
-        for folder in above:
-            if (folder / "pyvenv.cfg").is_file():
-                found += [str(folder), *_base_of(folder)]
-                break
+    for file in (program, _interpreter(program)):
+        for hop in _hops(file):
+            inside = any(Path(hop).is_relative_to(tree) for tree in shown)
+            if not inside and Path(hop).is_file():
+                yield from _outside_system(hop)
+
+
+def _trees(file: str) -> list[str]:
+    return [tree for hop in _hops(file) for tree in _trees_around(hop)]
+
+
+def _trees_around(file: str) -> list[str]:
+    """What an installer has made around a file: ``node_modules``, a virtual environment and the
+    Python beneath it, or the library of a Python of its own.
+    """
+    above = [Path(file), *Path(file).parents]
+    found = [str(folder) for folder in above if folder.name == "node_modules"][-1:]
+    for folder in above:
+        if (folder / "pyvenv.cfg").is_file():
+            found += [str(folder), *_base_of(folder)]
+            break
+    library = Path(file).parent.parent / "lib"
+    if any(library.glob("python3*/os.py")):
+        found += _outside_system(str(library))
     return found
 
 
@@ -163,7 +188,7 @@ def _interpreter(program: str) -> str:
     with Path(program).open("rb") as opened:
         first = opened.readline(_LONGEST_LINE)
     words = first[2:].split() if first.startswith(b"#!") else []
-    return os.fsdecode(words[0]) if words else "/"
+    return os.fsdecode(words[0]) if words and words[0].startswith(b"/") else "/"
 
 
 def _base_of(environment: Path) -> Iterator[str]:

@@ -55,6 +55,8 @@ class Server:
         self._around = around
         self._kept: dict[str, Kept] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._unseen: dict[str, Caller] = {}
+        """Whose list is said to have changed and was not looked at since."""
         self.listeners: list[Callable[[], None]] = []
 
     @property
@@ -199,15 +201,18 @@ class Server:
 
     def _look_again(self, caller: Caller) -> None:
         """The server says that its list has changed; it may say so as often as it likes."""
+        self._unseen[caller.id if self.options.by_caller else _ALL] = caller
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._looked_again(caller))
+            self._looking = asyncio.create_task(self._looked_again())
 
-    async def _looked_again(self, caller: Caller) -> None:
-        try:
-            await self._for(caller).list()  # tells of it by itself
-        except (CallError, SetupError, Forgotten) as exc:
-            _log.debug("the changed list of %s was not to be had: %s", self.name, exc)
-        await asyncio.sleep(_PAUSE)
+    async def _looked_again(self) -> None:
+        while self._unseen:
+            caller = self._unseen.pop(next(iter(self._unseen)))  # what is told from now on is new
+            try:
+                await self._for(caller).list()  # tells of it by itself
+            except (CallError, SetupError, Forgotten) as exc:
+                _log.debug("the changed list of %s was not to be had: %s", self.name, exc)
+            await asyncio.sleep(_PAUSE)
 
     def _changed(self) -> None:
         for listener in tuple(self.listeners):

@@ -26,11 +26,12 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from toolpost.backends.mcp.remote import UNAUTHORIZED, remote_streams
+from toolpost.backends.http.statuses import meaning_of
+from toolpost.backends.mcp.remote import Refusal, refusal_in, remote_streams
 from toolpost.backends.mcp.results import output_of
 from toolpost.backends.mcp.stdio import child_streams
 from toolpost.backends.mcp.tools import Listing, listing_of
-from toolpost.backends.mcp.wire import FLOODED, Forgotten, Wire
+from toolpost.backends.mcp.wire import FLOODED, IDLE, UNAUTHORIZED, Forgotten, Wire
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.contracts import Answer, Elicits, Question
@@ -40,8 +41,11 @@ from toolpost.errors import (
     InvalidArguments,
     InvalidOutput,
     InvalidSchema,
+    Outcome,
     OutputTooLarge,
+    RateLimited,
     ToolFailed,
+    ToolNotFound,
     Unauthorized,
     Unavailable,
 )
@@ -62,10 +66,15 @@ _PAUSE: Final = 0.2
 _MOST_MESSAGE: Final = 500
 _CUT_OFF: Final = ("Connection closed", "SSE stream")
 """How the SDK says that an answer will not come; servers have the same code for other things."""
-_BAD_STATUS: Final = "Server returned an error response"
+_ELSEWHERE: Final = "Redirect to "
+_NO_ANSWER: Final = ("Unexpected content type", "server answered a request", "Failed to parse")
+"""How the SDK says that what came back is none."""
 _UNREAD: Final = "it answered with something that is not in the protocol"
 _NOBODY: Final = "The tool wants to ask something, and nobody can be asked here."
-_NOT_NOW: Final = "The server behind this tool cannot answer just now. Try again later."
+_UNREADABLE: Final = (
+    "The server behind this tool answered with something that cannot be read. Use another tool."
+)
+_UNACCEPTED: Final = 401
 _US: Final = types.Implementation(name="toolpost", version="1")
 
 
@@ -179,6 +188,7 @@ class Session:
                 await self._asked(client.send_discover(client.protocol_version))
             else:
                 await self._asked(client.send_ping())
+        self.answered = True
 
     @property
     def _live_client(self) -> _Client:
@@ -214,11 +224,16 @@ class Session:
         cause = _leaves(exc)[0]
         code = cause.code if isinstance(cause, MCPError) else None
         words = _UNREAD if code == types.PARSE_ERROR else str(cause) or type(cause).__name__
+        refusal = refusal_in(cause.error.data) if isinstance(cause, MCPError) else None
+        if refusal is not None:
+            words = (
+                UNAUTHORIZED if refusal.status == _UNACCEPTED else f"it {words}".removesuffix(".")
+            )
         self.why = self.why or short(words, 300)
         if not ready.done():
-            told = code in (types.CONNECTION_CLOSED, types.PARSE_ERROR)
+            told = refusal is not None or code in (types.CONNECTION_CLOSED, types.PARSE_ERROR)
             cause = ConnectionError(self.why) if told else cause
-            ready.set_exception(self._closed() if self.why == UNAUTHORIZED else cause)
+            ready.set_exception(_unaccepted("none") if self.why == UNAUTHORIZED else cause)
 
     def _over(self, words: str) -> None:
         self.why = self.why or words
@@ -236,7 +251,7 @@ class Session:
                 if self._stop.is_set() or self._calls:
                     continue
                 if monotonic() - self._used >= self._idle:
-                    self._over("idle")
+                    self._over(IDLE)
                 elif not await self._answers():
                     self._over("it did not answer when asked whether it is there")
             tasks.cancel_scope.cancel()
@@ -245,7 +260,7 @@ class Session:
         try:
             await self.ping()
         except (CallError, TimeoutError, Forgotten) as exc:
-            return isinstance(exc, ToolFailed)  # an error is an answer, too
+            return isinstance(exc, ToolFailed | RateLimited)  # an error is an answer, too
         return True
 
     async def _listening(self) -> None:
@@ -320,15 +335,13 @@ class Session:
             self._translate(error)
         except ValidationError as exc:
             _log.warning("a server's answer is not in the protocol: %s", exc)
-            raise InvalidOutput(
-                "The server behind this tool answered with something that cannot be read. Use "
-                "another tool.",
-                effects="unknown",
-            ) from exc
+            raise InvalidOutput(_UNREADABLE, effects="unknown") from exc
         return answer
 
     def _translate(self, error: MCPError) -> NoReturn:
         said = shortened(stripped(error.message), _MOST_MESSAGE)
+        if (refusal := refusal_in(error.error.data)) is not None:
+            raise self._refused(refusal, said) from error
         if self.why == UNAUTHORIZED:
             raise self._closed() from error
         match error.code:
@@ -343,16 +356,38 @@ class Session:
                 ) from error
             case types.URL_ELICITATION_REQUIRED:
                 raise Unauthorized(said, effects="none", details=_urls(error)) from error
-            case types.INTERNAL_ERROR if said == _BAD_STATUS:
-                raise Unavailable(_NOT_NOW, effects="unknown") from error
+            case types.INVALID_REQUEST if said.startswith(_ELSEWHERE):
+                raise ToolFailed(
+                    "The server behind this tool sends us to another address, which is not "
+                    "followed. Use another tool.",
+                    remedy="other_tool",
+                    effects="unknown",
+                ) from error
+            case types.INVALID_REQUEST | types.PARSE_ERROR if said.startswith(_NO_ANSWER):
+                raise InvalidOutput(_UNREADABLE, effects="unknown") from error
             case _:
                 self.answered = True
                 raise ToolFailed(said) from error
 
+    def _refused(self, refusal: Refusal, said: str) -> CallError:
+        """This request, by its status; what else was under way may have been done."""
+        if refusal.status == _UNACCEPTED:
+            self._over(UNAUTHORIZED)
+            return _unaccepted("none")
+        kind, remedy, retryable, effects = meaning_of(refusal.status)
+        return kind(
+            f"The server behind this tool {said}",
+            retryable=retryable,
+            retry_after=refusal.retry_after,
+            remedy="other_tool" if kind is ToolNotFound else remedy,  # not what it was asked for
+            effects=effects,
+            details={"status": refusal.status},
+        )
+
     def _closed(self) -> CallError:
         """It ended while somebody waited for it, or just before."""
         if self.why == UNAUTHORIZED:
-            return Unauthorized("The server behind this tool does not accept our credentials.")
+            return _unaccepted("unknown")
         if self.why == FLOODED:
             return OutputTooLarge(
                 "The server behind this tool sent more than can be taken. Ask for less at a time.",
@@ -362,6 +397,12 @@ class Session:
             "The server behind this tool ended before it answered. Try again later.",
             effects="unknown",
         )
+
+
+def _unaccepted(effects: Outcome) -> Unauthorized:
+    return Unauthorized(
+        "The server behind this tool does not accept our credentials.", effects=effects
+    )
 
 
 async def _introduced(client: ClientSession, *, legacy: bool) -> None:

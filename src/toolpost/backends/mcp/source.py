@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from toolpost.backends.mcp.backend import McpBackend
 from toolpost.backends.mcp.server import Server
@@ -34,6 +34,9 @@ class _Options(Options, frozen=True):
 
 class McpSource:
     """``problem`` says which servers cannot be reached, ``left_out`` which tools have no spec."""
+
+    gives_way: ClassVar = True
+    """Whoever writes a server does not know what names there are here."""
 
     def __init__(self, servers: Iterable[str], *, backend: McpBackend | None = None) -> None:
         self._names = tuple(servers)

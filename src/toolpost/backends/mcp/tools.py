@@ -18,6 +18,7 @@ from toolpost.backends.mcp.settings import ServerOptions
 from toolpost.characters import stripped
 from toolpost.digest import digest
 from toolpost.errors import InvalidSpec
+from toolpost.registry import folded
 from toolpost.spec import ToolSpec
 from toolpost.verified import verified
 from toolpost.wording import short
@@ -79,7 +80,7 @@ def specs_of(servers: Iterable[tuple[str, ServerOptions, Listing]]) -> Offered:
             except InvalidSpec as fault:
                 left_out[server, tool] = fault.message
                 continue
-            taken.add(_folded(name))
+            taken.add(folded(name))
     return Offered(tuple(specs), left_out)
 
 
@@ -107,13 +108,16 @@ def _spec(name: str, server: str, options: ServerOptions, listing: Listing, tool
 
 
 def _clean(schema: Any) -> Any:
-    """Without the characters that a person would not see and a model reads."""
+    """Without the characters that a person would not see and a model reads; and without our own
+    word for what is not to be redacted, which is not a stranger's to say.
+    """
     if isinstance(schema, dict):
         return {
             key: stripped(value)
             if key in ("description", "title") and isinstance(value, str)
             else _clean(value)
             for key, value in schema.items()
+            if key != "x-raw" or value is not True
         }
     return [_clean(one) for one in schema] if isinstance(schema, list) else schema
 
@@ -122,12 +126,7 @@ def _unique(server: str, options: ServerOptions, tool: str, taken: set[str]) -> 
     prefix = server if options.prefix is None else options.prefix
     legal = _ILLEGAL.sub("_", f"{prefix}.{tool}" if prefix else tool)
     legal = f"_{legal}" if legal[:1] in ("", ".", "-") else legal
-    if len(legal) <= _LONGEST and _folded(legal) not in taken:
+    if len(legal) <= _LONGEST and folded(legal) not in taken:
         return legal
     mark = digest([server, tool]).removeprefix("sha256:")[:_MARK]
     return f"{legal[: _LONGEST - _MARK - 1]}_{mark}"
-
-
-def _folded(name: str) -> str:
-    """As the registry compares names: by what a reader in a hurry sees."""
-    return name.casefold().replace("-", "_").replace(".", "_")

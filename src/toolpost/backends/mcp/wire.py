@@ -9,6 +9,9 @@ from typing import Any, Final
 MOST_MESSAGE: Final = 16 * 1024 * 1024
 """Bytes of one message: a tool's largest output, said twice and escaped."""
 FLOODED: Final = f"it sent more than {MOST_MESSAGE // 1024 // 1024} MiB in one message"
+IDLE: Final = "idle"
+UNAUTHORIZED: Final = "unauthorized"
+"""Two reasons for which a session is over."""
 
 Streams = tuple[Any, Any]
 """Where messages are read from and where they are written to, as the SDK's sessions take them."""
