@@ -194,6 +194,18 @@ async def test_names_that_look_alike_are_refused_with_the_source() -> None:
         await Runtime.open().__aenter__()
 
 
+async def test_a_problem_names_its_source_once() -> None:
+    declare("a.yaml", "read_file")
+    configure(FILES.format("a.yaml"))
+    async with Runtime.open() as tools:
+        declare("a.yaml", "read_file", "read-file")
+        assert await tools.reload() == {
+            "source 1 (files)": "the name 'read-file' looks like 'read_file': make them easier to "
+            "tell apart"
+        }
+        assert names(tools) == ["read_file"]
+
+
 async def test_one_name_twice_in_one_source_is_refused(site: Path) -> None:
     for name in ("rt_one", "rt_two"):
         (site / f"{name}.py").write_text(TOOLS)
