@@ -116,6 +116,16 @@ async def test_what_a_child_leaves_behind_ends_with_it(namespace: bool) -> None:
     assert running(mark) == []
 
 
+async def test_what_is_killed_behind_a_program_that_has_ended_is_not_how_it_ended() -> None:
+    child = await spawn(["sleep", "615"], env=PATH)
+    told: list[Child] = []
+    child.on_leaving = told.append
+    child.has_ended(3 << 8, max_rss=1)
+    ending = await asyncio.wait_for(child.kill(), 30)
+    assert (ending.code, ending.signal, ending.killed) == (3, None, False)
+    assert told == [child]
+
+
 async def test_a_crowd_of_detached_processes_is_killed(namespace: bool) -> None:
     one = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000'"
     crowd = f"for i in $(seq 60); do {one} & done; echo all; wait"

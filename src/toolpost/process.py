@@ -163,7 +163,11 @@ class Child:
         self._end: Exit | None = None
         self._waiting: list[asyncio.Future[Exit]] = []
         self.attended = False
-        """Somebody waits until nothing of it is left, so that who started it need not."""
+        """Somebody sees to it that nothing of it is left, so that who started it need not."""
+        self.on_leaving: Callable[[Child], None] | None = None
+        """Is told, once its program has ended, that the rest has to go."""
+        self.begun = True
+        """False once it is known that the program itself never began."""
         self.reading: Callable[[int], int] | None = None
         """Reads its wait status, where what is waited for tells in its own way of another's end."""
         self._pidfd = os.pidfd_open(popen.pid)
@@ -197,6 +201,8 @@ class Child:
                     if drain is not None:
                         drain.read_now()
             self._tell(self._exit(os.waitstatus_to_exitcode(self._status)))
+            if self.on_leaving is not None:
+                self._loop.call_soon(self.on_leaving, self)  # behind those who wait
 
     async def kill(self) -> Exit:
         """Kill the child and every descendant; return when none of them lives."""
@@ -260,7 +266,9 @@ class Child:
                 drain.close()
         self._settle(ChildProcessError("the keeper ended before its child began"))
         told = self._status is not None  # if not, somebody killed the keeper
-        ending = self._exit(os.waitstatus_to_exitcode(self._status or 0) if told else keeper)
+        ending = self._end  # that the rest was killed after it is not how it ended
+        if ending is None:
+            ending = self._exit(os.waitstatus_to_exitcode(self._status or 0) if told else keeper)
         self._tell(ending)
         self.exited.set_result(ending)
 

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.sandbox.leftovers import groups_of
 from toolpost.errors import SetupError
 from toolpost.process import Child
 from toolpost.sandbox import Confinement, Sandbox
-from toolpost.sandbox._entry import SLICE, held
+from toolpost.sandbox._entry import SLICE, filled_in, held
 from toolpost.sandbox.view import INNER, interpreter
 
 pytestmark = pytest.mark.anyio
@@ -375,6 +376,53 @@ async def test_a_folder_that_contains_something_precious_cannot_be_writable(
 async def test_a_path_that_no_sandbox_can_show_is_refused(sandbox: Sandbox, path: str) -> None:
     with pytest.raises(SetupError):
         sandbox.check(Confinement(read=(path,)))
+
+
+HIDDEN = "hunter2\0--ro-bind\0/\0/tmp"
+
+
+@pytest.mark.req("NA-11")
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"environment": {"A": HIDDEN}},
+        {"environment": {"B": "", HIDDEN: ""}},
+        {"environment": {"A=B": ""}},
+        {"environment": {"": ""}},
+        {"environment": {"A": "hunter2\ud800"}},
+        {"working_dir": "/tmp\0--ro-bind\0/\0/tmp"},
+        {"read": ("/usr\0--ro-bind\0/\0/tmp",)},
+    ],
+)
+async def test_nothing_that_is_granted_can_be_an_option_of_the_sandbox(
+    sandbox: Sandbox, given: dict[str, Any], warm: bool
+) -> None:
+    if warm:
+        await sandbox.warm_up(Confinement())
+    with pytest.raises(SetupError) as refused:
+        await sandbox.spawn(["true"], Confinement(**given))
+    with pytest.raises(SetupError):
+        sandbox.check(Confinement(**given))
+    if list(given.get("environment", ())) == ["A"]:
+        assert "hunter2" not in refused.value.message, "it may be a secret"
+
+
+def test_an_option_is_one_option() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        filled_in(["--setenv", "A", HIDDEN], [])
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("argv", [["echo", "a\0b"], ["echo", "a\ud800b"], [""], []])
+async def test_words_that_no_program_can_be_given_are_refused(
+    sandbox: Sandbox, argv: list[str], warm: bool
+) -> None:
+    if warm:
+        await sandbox.warm_up(Confinement())
+    with pytest.raises(OSError, match="a word of the command"):
+        await sandbox.spawn(argv, Confinement())
+    assert await shell(sandbox, "exit 3", Confinement()) == (3, "")
 
 
 async def test_a_symlink_to_something_precious_is_seen_through(

@@ -205,8 +205,10 @@ def place(received: list[int], targets: list[int]) -> None:
 
 def filled_in(options: list[str | int | tuple[str]], data: list[bytes]) -> list[bytes]:
     """The options, with a descriptor's number where they mean one of the pieces of data, or a path
-    that is to be taken hold of.
+    that is to be taken hold of. With NUL in it, one would be several.
     """
+    if any(isinstance(o, str) and "\0" in o for o in options):
+        raise ValueError("an option has NUL in it")
     return [
         str(memory_file(data[o]) if isinstance(o, int) else above(held(o[0]))).encode()
         if not isinstance(o, str)

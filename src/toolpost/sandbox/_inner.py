@@ -12,6 +12,7 @@ only network there is, and carries every connection to the proxy outside through
 
 from __future__ import annotations
 
+import _ctypes
 import _thread
 import array
 import contextlib
@@ -29,62 +30,88 @@ CHUNK = 65536
 SPACE = socket.CMSG_SPACE(64 * array.array("i").itemsize)
 SIGNALS = tuple(map(int, signal.valid_signals()))
 PRACTICE = "/usr/bin/true"
+SHELL = "/bin/sh"
+PR_SET_DUMPABLE = 4
 OWN = 3
 """Processes inside that are not the tool's: pid 1, this one and the relay."""
 
 
 def main(arguments: list[str]) -> None:
+    """The socket, how many processes there may be (0 where others count), whether there are none
+    but ours, and the way out.
+    """
+    close_to_others()
     talk = socket.socket(fileno=int(arguments[0]))
     os.set_inheritable(talk.fileno(), False)
-    processes = int(arguments[1]) + OWN
-    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
-    practise()
-    if arguments[2]:
-        start_relay(arguments[2], int(arguments[3]), talk)
+    if processes := int(arguments[1]):
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes + OWN, processes + OWN))
+    alone = bool(arguments[2])
+    practise(alone=alone)
+    if arguments[3]:
+        start_relay(arguments[3], int(arguments[4]), talk)
     talk.send(b"+")
-    os._exit(serve(talk))
+    os._exit(serve(talk, alone=alone))
 
 
-def practise() -> None:
+def close_to_others() -> None:
+    """The tool is of the same user: it shall not write into this memory, nor take a descriptor from
+    here, and tell of an end that was none. Without the package around ``_ctypes``, which takes many
+    times as long to import.
+    """
+    here = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # as ctypes does
+    prctl = _ctypes.dlsym(here, "prctl")
+    if _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0)) != 0:
+        raise PermissionError("this process cannot be closed to others")
+
+
+def practise(*, alone: bool) -> None:
     """The whole way once, with nobody waiting at the other end."""
     near, far = socket.socketpair()
     order = marshal.dumps(([PRACTICE], {}, "/", [0]))
     null = os.open("/dev/null", os.O_RDONLY)
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null]))]
     near.sendmsg([len(order).to_bytes(4, "little") + order], rights)
-    serve(far)
+    serve(far, alone=alone)
     for number in (near.detach(), far.detach(), null):
         os.close(number)
 
 
-def serve(talk: socket.socket) -> int:
+def serve(talk: socket.socket, *, alone: bool) -> int:
     """Hear what to start, start it, and say how it ended; the status to end with."""
     (argv, env, folder, targets), received = hear(talk)
+    entered = False
     try:
         os.chdir(folder)
+        entered = True
         placing = placed(received, targets) if received else []
         tool = start(argv[0], argv, env, placing) if "/" in argv[0] else find(argv, env, placing)
-    except OSError as error:
-        talk.send(b"failed %d\n" % (error.errno or errno.EINVAL))
+    except Exception as error:  # whatever it is: who sent the order waits to hear of it
+        number = getattr(error, "errno", None) or errno.EINVAL
+        talk.send(b"failed %d %d\n" % (number, not entered))
         return 126
     talk.send(b"started\n")
     for number in received:
         os.close(number)  # or the tool's end of it would never be seen as closed
-    return watch(talk, tool)
+    return watch(talk, tool, alone=alone)
 
 
 def start(
     program: str, argv: list[str], env: dict[str, str], placing: list[tuple[int, int, int]]
 ) -> int:
     """Without a copy of this process: that costs less."""
-    return os.posix_spawn(
-        program,
-        argv,
-        env,
-        file_actions=placing,
-        setpgroup=0,  # a session of its own would cost more, and nothing has a terminal
-        setsigdef=SIGNALS,  # some are ignored by Python; to ask for the others would cost more
-    )
+    try:
+        return os.posix_spawn(
+            program,
+            argv,
+            env,
+            file_actions=placing,
+            setpgroup=0,  # a session of its own would cost more, and nothing has a terminal
+            setsigdef=SIGNALS,  # some are ignored by Python; to ask for the others would cost more
+        )
+    except OSError as error:
+        if error.errno != errno.ENOEXEC or program == SHELL:
+            raise
+    return start(SHELL, [SHELL, program, *argv[1:]], env, placing)  # as ``execvp`` does
 
 
 def find(argv: list[str], env: dict[str, str], placing: list[tuple[int, int, int]]) -> int:
@@ -113,15 +140,18 @@ def placed(received: list[int], targets: list[int]) -> list[tuple[int, int, int]
     return [(os.POSIX_SPAWN_DUP2, number, target) for number, target in pairs]
 
 
-def watch(talk: socket.socket, tool: int) -> int:
-    """Say how it ended; nobody inside outlives it for long."""
+def watch(talk: socket.socket, tool: int, *, alone: bool) -> int:
+    """Say how it ended; nobody inside outlives it for long. Among the processes of the host it is
+    the keeper that sees to that: here, all would be killed that can be.
+    """
     _, status, usage = os.wait4(tool, 0)
     try:  # noqa: SIM105 - this is waited for
         talk.send(b"exit %d %d\n" % (status, usage.ru_maxrss))
     except OSError:
         pass  # nobody hears it
-    with contextlib.suppress(OSError):
-        os.kill(-1, signal.SIGKILL)  # there is nobody left, most of the time
+    if alone:
+        with contextlib.suppress(OSError):
+            os.kill(-1, signal.SIGKILL)  # there is nobody left, most of the time
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 

@@ -1,4 +1,5 @@
-"""A sandbox made for one call, where none waits: its end is heard from bubblewrap itself.
+"""A sandbox made for one call, where none waits: its end is heard from bubblewrap itself, and, at
+the end, that there was no beginning.
 
 Above: ``sandbox.py``. Below: a stem, and the plan for it. That all of it is gone is told by the
 keeper, as always, a good while later.
@@ -7,17 +8,33 @@ keeper, as always, a good while later.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 from collections.abc import Sequence
 from typing import Final
 
-from toolpost.process import Child
+from toolpost.process import Child, Exit
 from toolpost.sandbox.plan import Plan
 from toolpost.sandbox.stem import Stem
 
 _ENDED: Final = re.compile(rb'"exit-code": (\d{1,3})\b')
 _MOST: Final = 4096
+_WHY: Final = re.compile(rb"bwrap: (?:(?:Can't chdir to|execvp) (.+)|.+): ([^:\n]+)\Z", re.DOTALL)
+_NUMBERS: Final = {os.strerror(number): number for number in errno.errorcode}
+
+
+def unbegun(child: Child, ending: Exit, said: bytes) -> OSError | None:
+    """Why a program that has ended never began, if so: what it ``said`` is then bubblewrap's own.
+    The ``filename`` is what could not be entered or started.
+    """
+    if child.begun or ending.killed or ending.code != 1:
+        return None
+    found = _WHY.search(said.strip())
+    if found is None or found[2].decode() not in _NUMBERS:
+        return ChildProcessError(said.decode(errors="replace").strip())
+    why = found[2].decode()
+    return OSError(_NUMBERS[why], why, *(() if found[1] is None else (os.fsdecode(found[1]),)))
 
 
 async def become(stem: Stem, plan: Plan, fds: Sequence[int]) -> Child:
@@ -52,6 +69,8 @@ class _Ear:
         ended = _ENDED.search(self._heard)
         if ended is not None:
             self._child.has_ended(int(ended[1]) << 8, max_rss=0)
+        elif not said:
+            self._child.begun = False
         if ended is not None or not said:
             self._close()
 

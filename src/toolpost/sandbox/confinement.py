@@ -10,7 +10,7 @@ import contextlib
 import os
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
@@ -92,9 +92,14 @@ def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> dic
     The answer is path → its real path. Whoever uses that without following a link uses what was
     checked.
     """
-    found = {path: os.path.realpath(path) for path in (*confinement.read, *confinement.write)}
+    found: dict[str, str] = {}
     for grant, paths in (("read", confinement.read), ("write", confinement.write)):
         for path in paths:
+            if not path.startswith("/") or not are_words([path]) or os.path.normpath(path) != path:
+                raise SetupError(
+                    f"{path!r} has to be an absolute path without detours", at=(grant,)
+                )
+            found[path] = os.path.realpath(path)
             _check_path(path, found[path], grant)
     for path in confinement.write:
         real = found[path]
@@ -116,8 +121,6 @@ def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> dic
 
 
 def _check_path(path: str, real: str, grant: str) -> None:
-    if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
-        raise SetupError(f"{path!r} has to be an absolute path without detours", at=(grant,))
     for kernel in _OF_THE_KERNEL:
         if within(real, kernel) or within(path, kernel):
             raise SetupError(f"{path} is the kernel's and cannot go into a sandbox", at=(grant,))
@@ -152,3 +155,37 @@ def check_egress(confinement: Confinement) -> None:
             raise SetupError(
                 f"egress {one!r} is not a host:port, nor * for any public address", at=("egress",)
             )
+
+
+def check_variables(confinement: Confinement) -> None:
+    """Refuse what no variable and no folder can be; a value may be secret and is not shown."""
+    if not are_words([confinement.folder]):
+        raise SetupError(
+            f"working_dir {confinement.folder!r} is no path: it has NUL or half a character in it",
+            at=("working_dir",),
+        )
+    given = confinement.environment
+    if given and not (_are_names(given) and are_words([*given, *given.values()])):
+        name = next(n for n, v in given.items() if not (_are_names([n]) and are_words([n, v])))
+        raise SetupError(
+            f"the variable {name!r} has something in its name or its value that none can have "
+            "(NUL, half a character; in a name also =)",
+            at=("environment",),
+        )
+
+
+def _are_names(words: Collection[str]) -> bool:
+    return "" not in words and "=" not in "".join(words)
+
+
+def are_words(words: Sequence[str]) -> bool:
+    """Can they be handed to a program as they are? NUL ends a word, and half of a surrogate pair
+    is nothing. Quick: it is asked for every call.
+    """
+    text = "\0".join(words)
+    if text.count("\0") >= len(words):
+        return False
+    try:
+        return text.isascii() or bool(os.fsencode(text))
+    except UnicodeEncodeError:
+        return False

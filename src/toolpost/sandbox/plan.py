@@ -115,7 +115,9 @@ def inner(
     """Wait inside, for a program to come; ``real`` is granted path → where it is."""
     relay = [view.SOCKET, str(PORT)] if confinement.egress else ["", "0"]
     argv = [view.interpreter()[0], "-I", "-S", "-X", "utf8", view.INNER]
-    argv += [str(TALK), str(confinement.processes), *relay]
+    processes = 0 if machine.grouped else confinement.processes  # else the cgroup counts
+    alone = "" if "processes" in confinement.host else "alone"
+    argv += [str(TALK), str(processes), alone, *relay]
     stage = _Stage(machine, confinement, real, socket)
     made = _walled(machine, confinement, argv, fds=[TALK], stage=stage)
     made.data["options"] += ["--chdir", "/"]

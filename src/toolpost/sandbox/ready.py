@@ -23,7 +23,7 @@ import msgspec
 
 from toolpost.process import Child
 from toolpost.sandbox import plan
-from toolpost.sandbox.confinement import Confinement, Shape
+from toolpost.sandbox.confinement import Confinement, Shape, within
 from toolpost.sandbox.egress import Proxies
 from toolpost.sandbox.groups import Group, Groups
 from toolpost.sandbox.plan import Machine
@@ -40,6 +40,10 @@ _MOST_STEMS: Final = 4
 _BREATH: Final = 0.05
 """Seconds before what was used is replaced, unless the program ends earlier: a short call shall
 have the machine to itself.
+"""
+_GRACE: Final = 0.2
+"""Seconds that a sandbox has to be gone by itself, and at most twice as many, once its program has
+ended; what is left is killed.
 """
 _IDLE: Final = 60.0
 _PATIENCE: Final = 10
@@ -86,13 +90,17 @@ class Ready:
         self._of: WeakKeyDictionary[Child, Group] = WeakKeyDictionary()
         self._exceeded: WeakKeyDictionary[Child, tuple[str, ...]] = WeakKeyDictionary()
         self._clock: asyncio.TimerHandle | None = None
+        self._leaving: set[Child] = set()
+        self._late: set[Child] = set()
+        self._look: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def close(self) -> None:
         """End what waits, and see off what is ending."""
         self._closed = True
-        if self._clock is not None:
-            self._clock.cancel()
+        for timer in (self._clock, self._look):
+            if timer is not None:
+                timer.cancel()
         if self._filling is not None:
             self._filling.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -101,7 +109,8 @@ class Ready:
         self._stems.clear()
         self._places.clear()
         await asyncio.gather(*(one.discard() for one in waiting))
-        await asyncio.gather(*(child.wait() for child in self._children if child.over))
+        ending = self._leaving | self._late | {child for child in self._children if child.over}
+        await asyncio.gather(*(child.kill() for child in ending))
         await self._proxies.close()
         if self._groups is not None:
             self._groups.close()
@@ -140,7 +149,10 @@ class Ready:
         egress = confinement.egress
         socket = await self._proxies.socket(egress) if egress else None
         planned = plan.inner(self._machine, confinement, socket=socket, real=real)
-        paths = (*confinement.read, *confinement.write)
+        paths = [*confinement.read, *confinement.write]
+        hidden = self._machine.hidden
+        if hidden is not None and any(within(hidden, one) for one in real.values()):
+            paths.append(hidden)  # one that is made later is not covered
         return await Warm.start(await self.stem(confinement), planned, paths)
 
     async def stem(self, confinement: Confinement) -> Stem:
@@ -261,13 +273,33 @@ class Ready:
             raise
         self._children.add(stem.child)
         stem.child.attended = True
+        stem.child.on_leaving = self._leaves
         if group is not None:
             self._of[stem.child] = group
         stem.child.exited.add_done_callback(partial(self._ended, stem.child))
         return stem
 
+    def _leaves(self, child: Child) -> None:
+        """Nothing inside is trusted to go: it can say that it ended, and stay. One look around for
+        all of them costs a call next to nothing.
+        """
+        if not child.exited.done():
+            self._leaving.add(child)
+            if self._look is None:
+                loop = asyncio.get_running_loop()
+                self._look = loop.call_later(_GRACE, self._look_around)
+
+    def _look_around(self) -> None:
+        for child in self._late:
+            child.kill_soon()
+        self._late, self._leaving = self._leaving, set()
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(_GRACE, self._look_around) if self._late else None
+
     def _ended(self, child: Child, _: object) -> None:
         self._children.discard(child)
+        self._leaving.discard(child)
+        self._late.discard(child)
         group = self._of.pop(child, None)
         if group is not None:
             self._exceeded[child] = group.exceeded()

@@ -18,6 +18,7 @@ and their like); any other reads as exit code 128 + its number, as in a shell.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,14 +32,16 @@ from toolpost.sandbox.confinement import (
     Confinement,
     Level,
     Mode,
+    are_words,
     check_egress,
     check_paths,
+    check_variables,
     homes,
     least_level,
 )
 from toolpost.sandbox.finding import Found, Missing
 from toolpost.sandbox.ready import Ready
-from toolpost.sandbox.warm import Warm
+from toolpost.sandbox.warm import Lost, Warm
 
 
 class Sandbox:
@@ -121,6 +124,7 @@ class Sandbox:
         """
         real = check_paths(confinement, precious=self._precious())
         check_egress(confinement)
+        check_variables(confinement)
         if confinement.egress and self._machine.bwrap is None:
             raise self._lacking(
                 "egress needs a network namespace", ("bubblewrap", "user namespaces")
@@ -222,17 +226,17 @@ class Sandbox:
         """Start a program in a sandbox; what cannot be provided is refused here too.
 
         Descriptors are as with ``process.spawn``; ``pass_fds`` may say which number each gets
-        inside, where there is no room for high ones. ``OSError`` says that it could not be started.
+        inside, where there is no room for high ones. ``OSError`` says that it could not be started;
+        where nothing waited, that may be known only at the end: see ``cold.unbegun``.
         """
+        if not argv or not argv[0] or not are_words(argv):
+            raise OSError(errno.EINVAL, "a word of the command is empty, or none that can be said")
+        check_variables(confinement)
         streams = ((stdin, 0), (stdout, 1), (stderr, 2))
         fds = [(ours, theirs) for ours, theirs in streams if ours is not None]
         if pass_fds:
             fds += _passed(pass_fds)
-        warm = self._ready.take(confinement)
-        if warm is not None:
-            child = await self._become(warm, argv, confinement, fds)
-        else:
-            child = await self._cold(argv, confinement, fds)
+        child = await self._started(argv, confinement, fds)
         self._ready.refill_behind(child)
         _leave_alone(child, stdout=stdout, stderr=stderr)
         return child
@@ -249,6 +253,16 @@ class Sandbox:
     async def settled(self) -> None:
         """Wait until everything that is started ahead is there."""
         await self._ready.settled()
+
+    async def _started(
+        self, argv: Sequence[str], confinement: Confinement, fds: Sequence[tuple[int, int]]
+    ) -> Child:
+        while (warm := self._ready.take(confinement)) is not None:
+            try:
+                return await self._become(warm, argv, confinement, fds)
+            except Lost:
+                continue
+        return await self._cold(argv, confinement, fds)
 
     async def _become(
         self,

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from toolpost.process import Child
 from toolpost.sandbox.plan import TALK, Plan
@@ -19,6 +19,10 @@ from toolpost.sandbox.stem import Stem, heard, send
 
 _WORD: Final = re.compile(rb"(started|failed|exit)(?: (\d{1,6}))?(?: (\d{1,12}))?")
 _MOST: Final = 256
+
+
+class Lost(ChildProcessError):
+    """The sandbox ended while it waited: nothing was begun, and another can be taken."""
 
 
 class Warm:
@@ -30,6 +34,8 @@ class Warm:
         self._seen = [(path, _identity(path)) for path in paths]
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
+        self._ordered = False
+        self._folder = ""
 
     @classmethod
     async def start(cls, stem: Stem, plan: Plan, paths: Sequence[str]) -> Warm:
@@ -53,7 +59,7 @@ class Warm:
     @property
     def usable(self) -> bool:
         """It lives, and the host's paths are still those that it shows."""
-        if self._started.done() or self.child.exited.done():
+        if self._started.done() or self.child.exited.done() or self._talk.fileno() < 0:
             return False
         return all(_identity(path) == seen for path, seen in self._seen)
 
@@ -65,19 +71,32 @@ class Warm:
         folder: str,
         fds: Sequence[tuple[int, int]],
     ) -> Child:
-        """The program, in the place of what waits; raises ``OSError`` as ``exec`` does.
+        """The program, in the place of what waits; raises ``OSError`` as ``exec`` does, with the
+        folder as its ``filename`` if that cannot be entered, or ``Lost``.
 
         ``fds`` says which of our descriptors gets which number inside, in pairs.
         """
         message = (list(argv), env, folder, [target for _, target in fds])
+        self._folder = folder
         try:
-            await send(self._talk, message, [ours for ours, _ in fds])
+            await self._order(message, [ours for ours, _ in fds])
             await self._started  # its death is heard of; for how long to wait is the caller's
         except BaseException:
             self.child.kill_soon()
             self._hang_up()
             raise
         return self.child
+
+    async def _order(self, message: Any, fds: Sequence[int]) -> None:
+        if self._talk.fileno() < 0:
+            raise Lost("the sandbox ended before it had an order")
+        try:
+            await send(self._talk, message, fds)
+        except OSError as fault:
+            if isinstance(fault, ConnectionError) or self._talk.fileno() < 0:
+                raise Lost("the sandbox ended before it had its order") from fault
+            raise
+        self._ordered = True
 
     def _listen(self) -> None:
         """From inside we hear earlier, and more exactly, how the program ended."""
@@ -93,23 +112,34 @@ class Warm:
         except OSError:
             said = b""
         found = [_WORD.fullmatch(word) for word in said.splitlines()]
-        for one in found:
-            if one is not None:
-                self._hear(one[1], int(one[2] or 0), max_rss=int(one[3] or 0) * 1024)
-        if not found or None in found:
+        try:
+            for one in found:
+                if one is None:
+                    raise ValueError("no word that is known here")
+                self._hear(one[1], int(one[2] or 0), int(one[3] or 0))
+        except ValueError:  # an end that no process can have is not a word either
+            self.child.kill_soon()
             self._hang_up()
+        if not found:
+            self._hang_up()
+            if self.child.on_leaving is not None:  # it ought to be
+                self.child.on_leaving(self.child)
 
-    def _hear(self, word: bytes, number: int, *, max_rss: int) -> None:
+    def _hear(self, word: bytes, number: int, more: int) -> None:
         if word == b"exit":
-            self.child.has_ended(number, max_rss=max_rss)
+            self.child.has_ended(number, max_rss=more * 1024)
         elif not self._started.done():
             if word == b"failed":
-                self._started.set_exception(OSError(number, os.strerror(number)))
+                about = (self._folder,) if more else ()
+                self._started.set_exception(OSError(number, os.strerror(number), *about))
             else:
                 self._started.set_result(None)
 
     def _gone(self, _: object) -> None:
-        if not self._started.done():
+        """After the order, what has ended may have begun before: its end says how."""
+        if self._ordered and not self._started.done():
+            self._started.set_result(None)
+        elif not self._started.done():
             fault = ChildProcessError("the sandbox ended before its program had begun")
             self._started.set_exception(fault)
             self._started.exception()  # there may be nobody who waits for it

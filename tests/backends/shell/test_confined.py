@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 from tests.backends.shell.test_payloads import IMPOSSIBLE, LEADING, SYNTAX
 from tests.backends.shell.tools import PROGRAMS, executor, shell
 from tests.processes import running
-from toolpost import Result, Runtime, ToolSpec
+from toolpost import Executor, Registry, Result, Runtime, ToolSpec
 from toolpost.backends.shell.backend import ShellBackend
 from toolpost.contracts import Services
 from toolpost.errors import SetupError
 from toolpost.plugins import SharedSandbox
+from toolpost.result import Failure
 from toolpost.sandbox import Confinement
 from toolpost.testing import check_backend
 
@@ -321,3 +323,60 @@ async def test_shell_keeps_the_contract_of_backends(isolation: Any) -> None:
     )
     report.raise_if_failed()
     assert report.outcome("timeout") == report.outcome("cancellation") == "passed"
+
+
+async def cold_and_warm(
+    spec: ToolSpec,
+    arguments: dict[str, Any],
+    *,
+    program: str,
+    secret: Callable[[str], str | None] = lambda _: None,
+) -> list[Failure]:
+    """How calls fail: the last of them in a sandbox that has waited."""
+    shared = SharedSandbox()
+    tools = Executor(
+        Registry([spec]),
+        settings={"shell": {"programs": [program]}},
+        secret=secret,
+        provide={SharedSandbox: shared},
+    )
+    failures = []
+    try:
+        async with tools, asyncio.timeout(60):
+            for _ in range(3):
+                result = await tools.execute(spec.name, arguments)
+                assert result.error is not None
+                failures.append(result.error)
+                await (await shared()).settled()
+    finally:
+        await shared.close()
+    return failures
+
+
+@pytest.mark.req("NA-11")
+async def test_a_secret_opens_no_door(tmp_path: Path) -> None:
+    secret = f"x\0--ro-bind\0/etc\0{tmp_path}\0--setenv\0B\0y"
+    spec = confined(["ls", str(tmp_path)], write=[str(tmp_path)], secrets=["TOKEN"])
+    for failure in await cold_and_warm(spec, {}, program="ls", secret=lambda _: secret):
+        assert (failure.code, failure.effects) == ("UNAVAILABLE", "none")
+        assert "'TOKEN'" in failure.message
+        assert "ro-bind" not in failure.message
+
+
+async def test_a_folder_that_cannot_be_entered_is_told_by_its_argument(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed").chmod(0)
+    spec = confined("ls", "folder", write=[str(tmp_path)], working_dir="{folder}")
+    for failure in await cold_and_warm(spec, {"folder": "closed"}, program="ls"):
+        assert failure.code == "VALIDATION_ERROR"
+        said = "/folder: must be a folder that can be entered (Permission denied)"
+        assert failure.message == said
+
+
+async def test_a_program_that_cannot_be_started_has_done_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/nowhere\n")
+    program.chmod(0o755)
+    spec = confined([str(program)], effects="once", write=[str(tmp_path)])
+    for failure in await cold_and_warm(spec, {}, program=str(program)):
+        assert (failure.code, failure.effects) == ("UNAVAILABLE", "none")

@@ -96,7 +96,8 @@ class ShellBackend:
         if name not in self._options.programs:
             raise ConfigError(
                 f"{spec.name!r} runs {name!r}, which is not allowed here: add {name!r} to "
-                "'programs' in [backends.shell] of toolpost.toml"
+                "'programs' in [backends.shell] of toolpost.toml, or in Python to "
+                f'settings={{"shell": {{"programs": ["{name}"]}}}}'
             )
         found = shutil.which(name, path=os.pathsep.join(self._options.path))
         if found is None:
@@ -143,9 +144,12 @@ class ShellHandle:
             )
             try:
                 child = await self._starter.start(wanted)
+                ending = await heard.out(child)
             except OSError as exc:
+                if place is not None and exc.filename == place:
+                    raise self._folders.closed(place, exc) from exc
                 raise not_started(exc, self._program) from exc
-            ending = await self._starter.ended(child, await heard.out(child))
+            ending = await self._starter.ended(child, ending)
             return output_of(self._command, heard, ending, call=call)
 
     def plan(self, call: Call) -> Mapping[str, Any]:

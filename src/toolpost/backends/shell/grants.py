@@ -55,6 +55,13 @@ class Folders:
             call.warn("The tool may not use the working directory of the call: it works elsewhere.")
         return found
 
+    def closed(self, place: str, fault: OSError) -> Exception:
+        """What it means that a program could not begin there."""
+        if self._wanted is not None and self._wanted.holes:
+            problem = f"must be a folder that can be entered ({fault.strerror})"
+            return refused(self._wanted.holes[0].name, problem)
+        return MissingPart(f"the tool cannot work in {place}: {fault.strerror}")
+
     def missing(self) -> str | None:
         """One that is not there."""
         return next((path for path in self.all if not Path(path).exists()), None)

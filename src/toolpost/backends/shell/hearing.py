@@ -13,6 +13,7 @@ from typing import Self
 
 from toolpost.call import Call
 from toolpost.process import Child, Drain, Exit, unhurried
+from toolpost.sandbox.cold import unbegun
 from toolpost.telling import Telling
 
 
@@ -43,7 +44,7 @@ class Heard:
 
     async def out(self, child: Child) -> Exit:
         """Wait for the end of the program and of all it started, unless that is attended to; a
-        cancellation brings it about.
+        cancellation brings it about. ``OSError`` says that it never began.
         """
         self._child = child
         self._let_go()
@@ -57,6 +58,8 @@ class Heard:
             raise
         for drain in self._drains:
             drain.read_now()
+        if not child.begun and (fault := unbegun(child, ending, self.last_words)) is not None:
+            raise fault
         return ending
 
     @property

@@ -19,6 +19,7 @@ from toolpost.contracts import Confines
 from toolpost.errors import ResourceLimit
 from toolpost.process import Child, Drain, unhurried
 from toolpost.sandbox import Confinement
+from toolpost.sandbox.cold import unbegun
 
 _EXCEEDED: Final = {
     "memory": "The program needed more memory than it may use. Ask for less at a time.",
@@ -61,6 +62,8 @@ async def ran(
             raise
         for stream in (out, err):
             stream.drain.read_now()
+        if (fault := unbegun(child, ending, err.drain.tail)) is not None:
+            raise fault
         flooded = out.flooded or err.flooded
         if ending.code != 0 and not flooded:
             for bound in sandbox.exceeded(child):

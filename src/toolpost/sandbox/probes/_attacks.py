@@ -290,6 +290,29 @@ def read_memory_by_call(targets: dict[str, Any]) -> object:
     return call(310, 270, os.getpid(), near, 1, far, 1, 0)
 
 
+def watching() -> int:
+    """Whoever started this program and tells of its end: the parent of what runs the attacks."""
+    return int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])
+
+
+@attack
+def write_into_the_memory_of_who_watches(targets: dict[str, Any]) -> object:
+    """Whoever can do that can say that it has ended, and live on."""
+    return open(f"/proc/{watching()}/mem", "r+b", buffering=0).fileno()
+
+
+@attack
+def take_a_descriptor_from_who_watches(targets: dict[str, Any]) -> object:
+    handle = call(434, 434, watching(), 0)
+    for number in range(256):
+        try:
+            return call(438, 438, handle, number, 0)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+    raise Blocked("there is none")
+
+
 @attack
 def use_shared_memory_of_others(targets: dict[str, Any]) -> object:
     found = libc.shmget(targets["shared_memory"], 0, 0)
