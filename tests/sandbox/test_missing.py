@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.sandbox.elsewhere import IS_ROOT, as_ordinary_user
+from tests.sandbox.elsewhere import IS_ROOT, SOURCE, as_ordinary_user
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.sandbox import Confinement, Missing, Mode, Sandbox
 from toolpost.sandbox.confinement import least_level
@@ -176,3 +178,39 @@ def test_root_of_a_namespace_with_no_other_user_in_it_is_refused(tmp_path: Path)
     assert found["level"] == "I0"
     assert "user" in found["missing"]
     assert "another user" in found["refusal"]
+
+
+# As root is in a container: other users are there, and no further namespaces are to be had.
+IN_A_CONTAINER = """
+import ctypes, os, sys
+(ready, unshared), (mapped, go) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    assert ctypes.CDLL(None).unshare(0x10000000) == 0
+    os.write(unshared, b"x")
+    os.read(mapped, 1)
+    with open("/proc/sys/user/max_user_namespaces", "w") as file:
+        file.write("0")
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+os.read(ready, 1)
+for name in ("uid_map", "gid_map"):
+    with open(f"/proc/{child}/{name}", "w") as file:
+        file.write("0 0 65536")
+os.write(go, b"x")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(not IS_ROOT, reason="only root has other users to become")
+def test_root_without_user_namespaces_can_become_another_user() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CONTAINER, WHAT_THERE_IS],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCE / "src")},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "user namespaces" in found["missing"]
+    assert "user" not in found["missing"]
+    assert found.get("escaped", []) == []  # where the interpreter is in nobody's closed folder

@@ -43,7 +43,7 @@ seen = {
 print(" ".join(name for name, good in seen.items() if not good) or "good")
 """
 _RESTRICTED: Final = """
-! cat /proc/1/status || echo files
+! cat /proc/1/status > /dev/null || echo files
 test "$(id -u)" != 0 || echo user
 echo good
 """
