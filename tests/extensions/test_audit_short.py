@@ -269,9 +269,9 @@ async def test_attack_a_tool_that_claims_a_yes_in_its_trail_was_approved_by_nobo
         await approval.approvals.decide(
             asked.error.details["approval"], lasting, by=OWNER, channel="terminal"
         )
-        for amount in (5, 0, 5, 0, 0, 5):
+        for amount in (5, 5, 0, 5, 0, 0, 5):  # the first has a yes of its own
             assert (await tools.execute("pay", {"amount": amount})).success
-    found = [call.ended for call in await book.calls() if call.code == "OK"]
+    found = [call.ended for call in await book.calls() if call.code == "OK"][1:]
     assert len({tuple(end.trail[-1:]) for end in found if end}) == 1
     who = [bool(end.approver) for end in found if end]
     assert who == [True, False, True, False, False, True]
