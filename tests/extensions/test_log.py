@@ -42,14 +42,17 @@ def terminal() -> Iterator[io.StringIO]:
 
 
 def _listening(stream: io.StringIO) -> Iterator[io.StringIO]:
-    logger = logging.getLogger("toolpost")
+    """With a level of its own for each: that of one above is everybody's in this process."""
+    logger, calls = logging.getLogger("toolpost"), logging.getLogger("toolpost.calls")
     before = logger.level
     handler = setup(stream)
+    calls.setLevel(logging.INFO)
     try:
         yield stream
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+        calls.setLevel(logging.NOTSET)
         known.values.clear()
 
 
