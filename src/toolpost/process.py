@@ -168,6 +168,8 @@ class Child:
         """Is told, once its program has ended, that the rest has to go."""
         self.begun = True
         """False once it is known that the program itself never began."""
+        self.before_end: Callable[[], None] | None = None
+        """Is asked, when its end is told, what else is known of it."""
         self.reading: Callable[[int], int] | None = None
         """Reads its wait status, where what is waited for tells in its own way of another's end."""
         self._pidfd = os.pidfd_open(popen.pid)
@@ -193,6 +195,9 @@ class Child:
 
     def has_ended(self, status: int, *, max_rss: int) -> None:
         """How the program ended, from whoever knows first; the first word counts."""
+        if self._status is None and self.before_end is not None:
+            look, self.before_end = self.before_end, None
+            look()  # and may know the end more exactly
         if self._status is None:
             self._status = status if self.reading is None else self.reading(status)
             self._max_rss = max_rss

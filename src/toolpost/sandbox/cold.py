@@ -8,6 +8,7 @@ keeper, as always, a good while later.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import re
@@ -61,13 +62,21 @@ class _Ear:
         self._heard = b""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(fd, self._hear)
+        child.before_end = self._look
         child.exited.add_done_callback(self._close)
+
+    def _look(self) -> None:
+        """The keeper may be heard first; what bubblewrap had to say is there by then."""
+        with contextlib.suppress(BlockingIOError):
+            while self._fd >= 0:
+                self._hear()
 
     def _hear(self) -> None:
         said = os.read(self._fd, _MOST)
         self._heard = (self._heard + said)[-_MOST:]
         ended = _ENDED.search(self._heard)
         if ended is not None:
+            self._child.before_end = None
             self._child.has_ended(int(ended[1]) << 8, max_rss=0)
         elif not said:
             self._child.begun = False
