@@ -168,6 +168,8 @@ class Child:
         """Is told, once its program has ended, that the rest has to go."""
         self.begun = True
         """False once it is known that the program itself never began."""
+        self.sure = True
+        """Whether that is known when its end is; else when nothing of it is left."""
         self.before_end: Callable[[], None] | None = None
         """Is asked, when its end is told, what else is known of it."""
         self.reading: Callable[[int], int] | None = None

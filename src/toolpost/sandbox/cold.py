@@ -62,8 +62,8 @@ class _Ear:
         self._heard = b""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(fd, self._hear)
-        child.before_end = self._look
-        child.exited.add_done_callback(self._close)
+        child.before_end, child.sure = self._look, False
+        child.exited.add_done_callback(self._gone)
 
     def _look(self) -> None:
         """The keeper may be heard first; what bubblewrap had to say is there by then."""
@@ -81,9 +81,14 @@ class _Ear:
         elif not said:
             self._child.begun = False
         if ended is not None or not said:
+            self._child.sure = True
             self._close()
 
-    def _close(self, _: object = None) -> None:
+    def _gone(self, _: object) -> None:
+        self._look()
+        self._close()
+
+    def _close(self) -> None:
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)

@@ -56,6 +56,8 @@ class Heard:
             child.kill_soon()
             await unhurried(child.exited)
             raise
+        if ending.code == 1 and not child.sure:
+            await child.wait()
         for drain in self._drains:
             drain.read_now()
         if not child.begun and (fault := unbegun(child, ending, self.last_words)) is not None:

@@ -60,6 +60,8 @@ async def ran(
             child.kill_soon()
             await unhurried(child.exited)
             raise
+        if ending.code == 1 and not child.sure:
+            await child.wait()
         for stream in (out, err):
             stream.drain.read_now()
         if (fault := unbegun(child, ending, err.drain.tail)) is not None:
