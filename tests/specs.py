@@ -35,7 +35,7 @@ limits = st.builds(
     concurrency=st.integers(1, 99),
     queue=st.integers(0, 99),
     memory=st.none() | st.integers(2**25, 2**40),
-    cpus=st.none() | numbers,
+    cpus=st.none() | st.floats(0.01, 1e6),
     output=st.integers(1, 2**40),
 )
 several = st.lists(texts, max_size=3).map(tuple)

@@ -8,7 +8,9 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterator
+from html import escape
 from json import dumps
+from urllib.parse import quote_plus
 
 import pytest
 from hypothesis import example, given
@@ -330,6 +332,7 @@ def test_a_percent_sign_hides_nothing(rules: Rules) -> None:
 CODES = [
     r"\n", r"\t", r"\r\n", r"\f", r"\\n", r"\u0027", r"\u00e9", r"\ud83d\ude00", r"\x0a", r"\012",
     r"\0", "%0A", "%0d%0a", "%00", "%C3%A9", "%250A", r"\u001b[31m", r" \x1b[1;31m", r" \033[0m",
+    r"\u2028",
 ]  # fmt: skip
 AFTER_A_LETTER = (r"\u00e9", r"\ud83d\ude00", "%C3%A9", r"\u001b[31m", r"\0")
 
@@ -370,6 +373,42 @@ def test_an_escaped_character_in_it_hides_nothing(rules: Rules, code: str) -> No
     assert rules.redact_text(f"é {broken}.") == "é [redacted:github_token]."
     broken = rf"{TOKEN[:13]}\r\n{TOKEN[13:]}"
     assert rules.redact_text(f"use {broken} now") == "use [redacted:secret] now"
+
+
+@engines
+@pytest.mark.req("FM-5")
+def test_quotes_hide_nothing_however_they_are_escaped(rules: Rules) -> None:
+    key = made(40)
+    for text in (
+        f'{{"client_secret": "{key}"}}', f"SECRET_KEY='{key}'", f'{{"Cookie": "sessionid={key}"}}',
+        f'mysqldump -p"{key} or so" app',
+    ):  # fmt: skip
+        for _ in range(4):
+            text = dumps(text)
+            assert key[-6:] not in rules.redact_text(text)
+    for text in (f'{{"client_secret": "{key}"}}', f"SECRET_KEY='{key}'"):
+        assert key[-6:] not in rules.redact_text(escape(text))
+
+
+@engines
+@pytest.mark.req("FM-5")
+def test_slashes_and_octal_numbers_hide_nothing(rules: Rules) -> None:
+    key = f"{made(4)}/{made(19)}/{made(14)}"
+    hook = f"https://hooks.slack.com/services/T0{made(8)}/B0{made(8)}/{made(24)}"
+    for text in (f"aws_secret_access_key = {key}", hook):
+        shown = rules.redact_text(dumps(text).replace("/", r"\/"))
+        assert text[-6:] not in shown and "[redacted:" in shown
+    octal = "".join(f"\\{ord(character):03o}" for character in TOKEN)
+    assert rules.redact_text(f"é {octal}.") == "é [redacted:github_token]."
+
+
+@engines
+@pytest.mark.req("FM-5")
+def test_a_form_hides_nothing(rules: Rules) -> None:
+    for kind, value, text in texts(SECRETS):
+        if kind == "private_key" or text.startswith("aws_secret"):
+            shown = rules.redact_text(quote_plus(text))
+            assert quote_plus(value)[-40:-30] not in shown and "[redacted:" in shown
 
 
 @engines
@@ -503,3 +542,16 @@ def test_selectors_that_make_no_picture_are_gone_for_models() -> None:
 def test_a_pointer_does_not_hide_what_has_a_slash_in_data() -> None:
     text = "https:~1~1ann:s3cr3t-pw@localhost"
     assert "s3cr3t" not in redact.redact({"text": text})["text"]
+
+
+@pytest.mark.req("NA-3")
+@pytest.mark.parametrize(
+    "value",
+    ['correct"horse"battery', "dom\\ain-geheim", "pässwort-geheim", "one-line\nand-another"],
+)
+def test_a_known_secret_is_known_however_json_or_an_address_writes_it(value: str) -> None:
+    assert redact.remember(value)
+    once, twice = dumps(value), dumps(dumps(value))
+    for text in (once, twice, dumps(value, ensure_ascii=False), quote_plus(value)):
+        shown = redact.redact({"text": f"it is {text}."})["text"]
+        assert KNOWN in shown and value[-4:] not in shown

@@ -9,7 +9,8 @@ password ``postgres`` would blot out every mention of the database. So, by lengt
     6 and 7        as a word of its own, if it mixes them
     fewer          never
 
-and what is a common word of such texts is never kept, however long.
+and what is a common word of such texts is never kept, however long. What JSON or an address would
+write otherwise (a quote, a line break, ``ä``) is known as they write it, too.
 """
 
 from __future__ import annotations
@@ -45,17 +46,33 @@ def remember(value: str) -> bool:
         return True
     kept = _telling(value) and len(values) < _MOST
     if kept:
-        values.add(value)
+        values.update(_spellings(value))
     return kept
 
 
+def _spellings(value: str) -> set[str]:
+    """As it is, in JSON, in JSON in JSON, in an address, in a form: of most values the same."""
+    from json import dumps  # only who has secrets pays for it
+    from urllib.parse import quote, quote_plus
+
+    whole = value.encode("utf-8", "replace").decode()  # half of a character is in no address
+    once = {dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False)}
+    return {
+        value,
+        quote(whole, safe=""),
+        quote_plus(whole),
+        *once,
+        *(dumps(one)[1:-1] for one in once),
+    }
+
+
 def holds(text: str) -> bool:
-    """A quick look: False where none of them stands."""
-    return len(text) >= LEAST and any(value in text for value in values)
+    """A quick look: False where none of them stands. A thread may remember one meanwhile."""
+    return len(text) >= LEAST and any(value in text for value in tuple(values))
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    for value in values:
+    for value in tuple(values):
         place = text.find(value)
         while place >= 0:
             end = place + len(value)

@@ -1206,6 +1206,21 @@ async def test_those_that_wait_are_counted_whoever_asked_and_answered(clock: Clo
     assert "toolpost_approvals_waiting 0" in (await metrics.scrape()).splitlines()
 
 
+async def test_a_yes_that_lasts_is_for_all_that_wait_for_it() -> None:
+    lasting = Decision(approve=True, lasting=Lasting(session=True))
+    asked: asyncio.Queue[Request] = asyncio.Queue()
+
+    async def ask(request: Request) -> None:
+        await asked.put(request)
+
+    bench = Bench(Yielding(), ask=ask, wait=20.0)
+    calls = [asyncio.create_task(bench.pay(session_id="s")) for _ in range(3)]
+    request = await asked.get()
+    await bench.desk.decide(request.handle, lasting, by=BOSS, channel="api")
+    assert [code(await call) for call in calls] == ["ok"] * 3
+    assert len(ran) == 3
+
+
 async def test_what_a_call_waited_for_a_person_is_told_and_is_not_the_tools_time() -> None:
     async def ask(request: Request) -> bool:
         await asyncio.sleep(0.3)

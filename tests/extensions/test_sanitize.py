@@ -27,6 +27,7 @@ from toolpost import (
     Text,
     ToolFailed,
     ToolSpec,
+    create_tool,
     known,
     redact,
     tool,
@@ -521,6 +522,68 @@ async def test_what_a_tool_outside_tells_on_its_way_is_searched_too() -> None:
         async with Executor(Registry([slow]), guards=[sanitize]) as tools:
             result = await tools.execute("slow", on_progress=heard.append)
         assert (result.output, heard) == ("done", expected)
+
+
+@pytest.mark.req("FM-5")
+async def test_nothing_gets_past_in_two_pieces() -> None:
+    kind = "PRIV" + "ATE KEY-----"
+    key = "\n".join((f"-----BEGIN {kind}", *["aB3d" * 16] * 4, f"-----END {kind}"))
+
+    @tool(effects="read", labels=EXTERNAL)
+    async def slow(call: Call) -> str:
+        """Tell it bit by bit."""
+        for piece in ("one\ntw", f"o {TOKEN[:9]}", f"{TOKEN[9:]} three\n", key[:90], key[90:]):
+            call.partial(piece)
+        call.partial({"then": "data"})
+        call.partial(f"the rest {TOKEN[:9]}")
+        call.partial(TOKEN[9:])
+        return "done"
+
+    heard: list[Progress] = []
+    async with Executor(Registry([slow]), guards=[Sanitize()]) as tools:
+        assert (await tools.execute("slow", on_progress=heard.append)).output == "done"
+    assert [said.partial for said in heard] == [
+        "one\n",
+        "two [redacted:github_token] three\n",
+        "[redacted:private_key]",
+        {"then": "data"},
+        "the rest [redacted:github_token]",
+    ]
+
+
+async def test_a_listener_that_fails_on_the_rest_does_not_end_the_call() -> None:
+    @tool(effects="once", labels=EXTERNAL)
+    async def slow(call: Call) -> str:
+        """Tell half a line."""
+        call.partial("half a line")
+        return "done"
+
+    def deaf(said: Progress) -> None:
+        raise OSError("gone")
+
+    async with Executor(Registry([slow]), guards=[Sanitize()]) as tools:
+        assert (await tools.execute("slow", on_progress=deaf)).output == "done"
+
+
+async def test_a_schema_that_holds_itself_many_times_comes_to_an_end() -> None:
+    node = {"$ref": "#/$defs/Node"}
+    inside = dict.fromkeys(("left", "right", "up", "down", "first", "last"), node)
+    raw = {"type": "string", "x-raw": True}
+    schema = {
+        "type": "object",
+        "properties": {"top": node, "text": {"type": "string"}},
+        "$defs": {"Node": {"type": "object", "properties": {**inside, "mail": raw}}},
+    }
+    got: list[Any] = []
+
+    async def keep(arguments: dict[str, Any]) -> None:
+        got.append(arguments)
+
+    tree = create_tool("tree", "Keep a tree.", keep, input_schema=schema, effects="idempotent")
+    mail = {"mail": "bob@example.com"}
+    result = await given(tree, {"top": {"left": {"up": mail}}, "text": "to bob@example.com"})
+    assert result.error is None
+    assert got == [{"top": {"left": {"up": mail}}, "text": "to [redacted:email]"}]
 
 
 async def test_many_findings_are_told_in_few_words() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.extensions.around import surroundings
 from tests.ledger.houses import TOOLS, bodies, records, tamper, verified
 from toolpost import Executor, Registry
+from toolpost.contracts import Line
 from toolpost.extensions.audit import Audit, AuditOptions
 from toolpost.ledger.archives import verify_everything, verify_file
 from toolpost.ledger.copying import copied, lines_in
@@ -270,3 +273,37 @@ async def test_attack_an_archive_that_ends_in_another_checkpoint_than_the_journa
     file.write_bytes(b"".join(map(copied, (*lines, msgspec.structs.replace(last, body=body)))))
     assert (await verify_file(file, tmp_path / ".toolpost" / FOLDER)).ok
     assert faults(await everything(tmp_path)) == ["forged"]
+
+
+async def test_an_archive_that_cannot_be_read_is_a_problem_that_is_named(tmp_path: Path) -> None:
+    (file,) = await worked(tmp_path, 3)
+    file.unlink()
+    file.mkdir()
+    (problem,) = (await everything(tmp_path)).problems
+    assert problem.fault == "unreadable" and file.name in problem.what
+
+
+async def test_what_retention_drops_while_somebody_reads_is_not_taken_for_deleted(
+    tmp_path: Path,
+) -> None:
+    clock = Clock(1e9)
+    await day_of_work(tmp_path, clock, keep=None)
+    clock.advance(3 * DAY)
+
+    class Pruned(SqliteStore):
+        reads = 0
+
+        async def read(self, **what: Any) -> Sequence[Line]:
+            self.reads += 1
+            if self.reads == 1:  # the anchors have been looked at
+                await day_of_work(tmp_path, clock, keep=1.5)
+            return await super().read(**what)
+
+    store = Pruned(tmp_path / ".toolpost" / "store.db")
+    await store.open()
+    try:
+        found = await verify_everything(store, tmp_path / ".toolpost" / FOLDER)
+    finally:
+        await store.close()
+    assert found.ok and store.reads > 2
+    assert found.heads[0].first > 1

@@ -21,13 +21,13 @@ from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from toolpost.approvals import Approvals, Channel, Decision, Edited, Request, Settled
+from toolpost.approvals import Approvals, Channel, Decision, Edited, Request, Settled, Standing
 from toolpost.approvals.terminal import Prompt, local_person
 from toolpost.call import Call, Caller, new_call_id
 from toolpost.clock import SystemClock
 from toolpost.contracts import Check, Clock, Plans, Records, Ring, Road, Surroundings, Walk
 from toolpost.digest import digest
-from toolpost.errors import CallError
+from toolpost.errors import ApprovalDenied, CallError
 from toolpost.ledger.record import AuditRecord, Who
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
@@ -268,24 +268,18 @@ class _Asked:
         return Schema(self._spec.input_schema, coerce=self._spec.coerce)
 
     async def __call__(self, call: Call, call_next: Walk, reason: str) -> Result:
-        approvals, handle = self._approval.approvals, call.grant
         if call.dry_run:
             return await call_next(msgspec.structs.replace(call, ask=call.ask or reason))
         self._refuse_hopeless(call)
         began = monotonic()
-        if handle is None:  # a yes of its own first: one that lasts may be for so many calls
-            handle = await approvals.own_yes(call, spec=self._digest)
-        if handle is None:
-            standing = await approvals.covered(call, spec=self._digest)
-            if standing is not None:
-                call.note(Approval.name, f"covered by {standing.handle}, given by {standing.by}")
-                # now, and not only with a result: a call that is cut off has none
-                call.about.approved = approved = Approved(standing.handle, (standing.by,))
-                result = await call_next(msgspec.structs.replace(call, ask=None))
-                return _told(result, approved, 0.0)
-            handle = (await self._approval.requested(call, self._digest, reason)).handle
-        found = await approvals.redeem(handle, call, spec=self._digest, admit=self._schema.admit)
+        handle, found = await self._yes(call, reason)
         waited = monotonic() - began
+        if isinstance(found, Standing):
+            call.note(Approval.name, f"covered by {handle}, given by {found.by}")
+            # now, and not only with a result: a call that is cut off has none
+            call.about.approved = approved = Approved(handle, (found.by,))
+            result = await call_next(msgspec.structs.replace(call, ask=None))
+            return _told(result, approved, waited)
         if isinstance(found, Edited):
             result = await self._road.rewalk(call, arguments=found.arguments, grant=handle)
             return _told(result, result.metadata.approved, waited)
@@ -294,6 +288,26 @@ class _Asked:
         call.about.approved = approved = Approved(handle, people)
         result = await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
         return _told(result, approved, waited)
+
+    async def _yes(self, call: Call, reason: str) -> tuple[str, Request | Edited | Standing]:
+        """What it runs under, used up for it, and the handle of that: the grant, or a yes of its
+        own, or one that lasts, which may be for so many calls. If there is none, somebody is asked.
+        """
+        approvals, spec, handle = self._approval.approvals, self._digest, call.grant
+        if handle is None:
+            handle = await approvals.own_yes(call, spec=spec)
+        if handle is None:
+            if (standing := await approvals.covered(call, spec=spec)) is not None:
+                return standing.handle, standing
+            handle = (await self._approval.requested(call, spec, reason)).handle
+        try:
+            return handle, await approvals.redeem(handle, call, spec=spec, admit=self._schema.admit)
+        except ApprovalDenied:  # an equal call was faster; the answer may have been for all of them
+            if call.grant is not None or (await approvals.find(handle)).status != "used":
+                raise
+            if (standing := await approvals.covered(call, spec=spec)) is None:
+                raise
+            return standing.handle, standing
 
     def _refuse_hopeless(self, call: Call) -> None:
         """What the tool itself would refuse, nobody is asked about, and no yes is used up for."""

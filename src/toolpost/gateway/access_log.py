@@ -20,6 +20,8 @@ from toolpost.redact import redact_text
 _EVERY: Final = 0.1
 _MOST: Final = 20_000
 _LONGEST: Final = 300
+_LOOKED_AT: Final = 2000
+"""Characters of a text, of which fewer are written: half of a secret would not be known as one."""
 Entry = tuple[float, str, str, int, float, str | None, str | None, str | None]
 
 
@@ -118,11 +120,11 @@ def _shown(entries: list[Entry]) -> list[_Line]:
                 f"{name}.{int((when - second) * 1000):03d}Z",
                 "toolpost.access",
                 method,
-                _safe(path),
+                _safe(path[:_LOOKED_AT]),
                 status,
                 round(took * 1000, 3),
                 peer,
-                caller and _safe(caller),
+                caller and _safe(caller[:_LOOKED_AT]),
                 call_id,
             )
         )
@@ -132,5 +134,4 @@ def _shown(entries: list[Entry]) -> list[_Line]:
 @lru_cache(maxsize=2048)
 def _safe(text: str) -> str:
     """Without secrets and personal data, and of a length that a line can bear."""
-    shown = text.encode("utf-8", "replace").decode()[:_LONGEST]
-    return redact_text(shown)
+    return redact_text(text.encode("utf-8", "replace").decode())[:_LONGEST]

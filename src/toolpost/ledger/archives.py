@@ -36,10 +36,31 @@ async def verify_everything(
     journal: Journal, folder: Path, earlier: Sequence[Head] = ()
 ) -> Verified:
     """The journal, held against what stands in the folder of the audit, and the archive there."""
-    # the anchors first: what is written meanwhile is beyond them, and not missing
-    known, keys = anchors(folder), verifiers(folder, KEY)
-    trusted = {a.writer: a for a in known.values() if a is not None and a.holds(keys)}
-    begins: dict[str, str] = {}
+    keys = verifiers(folder, KEY)
+    while True:
+        # the anchors first: what is written meanwhile is beyond them, and not missing
+        known = anchors(folder)
+        found = await _held_against(known, keys, journal, folder, earlier)
+        if found.ok or _bases(known, keys) == _bases(anchors(folder), keys):
+            return found  # else retention has dropped something under our eyes
+
+
+def _trusted(known: Mapping[str, Anchor | None], keys: Mapping[str, Verifier]) -> dict[str, Anchor]:
+    return {a.writer: a for a in known.values() if a is not None and a.holds(keys)}
+
+
+def _bases(known: Mapping[str, Anchor | None], keys: Mapping[str, Verifier]) -> dict[str, int]:
+    return {writer: anchor.base for writer, anchor in _trusted(known, keys).items()}
+
+
+async def _held_against(
+    known: Mapping[str, Anchor | None],
+    keys: Mapping[str, Verifier],
+    journal: Journal,
+    folder: Path,
+    earlier: Sequence[Head],
+) -> Verified:
+    trusted, begins = _trusted(known, keys), dict[str, str]()
     lines = _noting(lines_of(journal), trusted, begins)
     found = await verify(lines, Proof(keys=keys, anchors=known, earlier=earlier))
     problems, unproven = [*found.problems], [*found.unproven]
@@ -92,7 +113,11 @@ async def _read(
     within = [h for h in earlier if h.writer == writer and first <= h.number <= last]
     ends = _Ends()
     proof = Proof(keys=keys, earlier=within, whole=False)
-    found = await verify(ends.of(lines_in(file)), proof)
+    try:
+        found = await verify(ends.of(lines_in(file)), proof)
+    except OSError as fault:
+        what = f"the archive {file.name} cannot be read: {fault.strerror}"
+        found = Verified(0, (), (Problem(writer, first, "unreadable", what),), ())
     if not found.problems and (problem := ends.problem(file.name, writer, first, last)):
         found = msgspec.structs.replace(found, problems=(problem,))
     begins, ended = ("", "") if found.problems else (ends.begins, ends.ends)

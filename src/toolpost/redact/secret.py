@@ -251,7 +251,7 @@ def _assigned(text: bytes, match: Match) -> Span | None:
         return None
     if value[:1] == b"$" and not value[1:2].isdigit():  # $PASSWORD; but $2b$… is a hash
         return None
-    quoted = any(quote in around for quote in (b'"', b"'", b"`"))
+    quoted = any(quote in around for quote in (b'"', b"'", b"`", b"&"))
     follows = text[start + len(value) : start + len(value) + 1]
     if not quoted and follows and follows in _CODE_FOLLOWS:
         return None
@@ -288,10 +288,12 @@ _NAMED: Final = (
     r"password|passwd|passphrase|passwort|pwd|secret|token|credential|credentials|authorization"
     r"|(?:api|access|secret|private|signing|encryption|auth|account|master|service)[_. -]?key"
 )
+_QUOTE: Final = r"""[\\"'`]|&(?:quot|apos|#(?:34|39|x22|x27));"""
+"""As it stands, escaped once or often, in a page."""
 _ASSIGNMENT: Final = (
     rf"(?i)({_NAMED})(?:[_-](?:v?[0-9]{{1,2}}|prod|dev|live|test|value|base64|hex))?"
-    r"""([\\"'`\]]{0,6}[ \t]{0,8}(?::=|=>|=|:)[ \t]{0,8}[\\"'`]{0,4})"""
-    r"""([^\s"'`,;&<>(){}\[\]|\\]{8,})"""
+    rf"""((?:{_QUOTE}|\]){{0,16}}[ \t+]{{0,8}}(?::=|=>|=|:)[ \t+]{{0,8}}(?:{_QUOTE}){{0,16}})"""
+    r"""((?:[^\s"'`,;&<>(){}\[\]|\\]|\\{1,7}/){8,})"""
 )
 _FLAG: Final = (
     r"(?i)--(password|passwd|passphrase|secret|token|(?:api|access|secret|private|auth)-?key)"
@@ -300,30 +302,31 @@ _FLAG: Final = (
 _QUOTED: Final = r"""\"([^"\n]+)"|'([^'\n]+)'|([^\s"'`;|&-][^\s"'`;|&]*)"""
 _USER_AND: Final = r"""\"[^":\n]+:([^"\n]+)"|'[^':\n]+:([^'\n]+)'|[^\s"'`:]+:([^\s"'`;|&]+)"""
 _COOKIES: Final = (
-    r"""(?i)\bcookie\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?"""
+    r"""(?i)\bcookie\\{0,15}["']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,15}["']?"""
     r"""([^\s=;,:"']+=[^\s;,"']+(?:;[ \t]?[^\s=;,:"']+=?[^\s;,"']*)*)"""
 )
 _NAME_NEEDS: Final = (
     b"passw", b"passphrase", b"pwd", b"secret", b"token", b"credential", b"authorization", b"key",
 )  # fmt: skip
 
+_SLASH: Final = r"\\{0,7}/"
 _FIRST: Final[Check] = group(1)
 
 SECRETS: Final[tuple[Rule, ...]] = (
     Rule(
         "private_key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]*(?:-[^-]+){0,20}"
-        r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
-        needs=(b"private key",),
+        r"-----BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----[^-]*(?:-[^-]+){0,20}"
+        r"(?:-----END[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----)?",
+        needs=(b"private key", b"private+key"),  # as a form is sent
         check=_private_key,
     ),
     Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA)[A-Z2-7]{16}\b",
          needs=(b"akia", b"asia", b"abia")),
     *(_prefixed(*row) for row in _PREFIXED),
-    Rule("slack_webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+_-]+)",
-         needs=(b"hooks.slack.com",), check=_long),
-    Rule("discord_webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/([A-Za-z0-9_-]+)",
-         needs=(b"/api/webhooks/",), check=_long),
+    Rule("slack_webhook", rf"hooks\.slack\.com{_SLASH}(?:services|workflows|triggers){_SLASH}"
+         r"([A-Za-z0-9\\/+_-]+)", needs=(b"hooks.slack.com",), check=_long),
+    Rule("discord_webhook", rf"discord(?:app)?\.com{_SLASH}api{_SLASH}webhooks{_SLASH}[0-9]{{5,25}}"
+         rf"{_SLASH}([A-Za-z0-9_-]+)", needs=(b"webhooks",), check=_long),
     Rule("azure_secret", r"\b[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,}", (b"q~",)),
     Rule("azure_key", r"(?i)(?:account|sharedaccess)key=([A-Za-z0-9+/]{40,}={0,2})",
          needs=(b"key=",), check=_FIRST),

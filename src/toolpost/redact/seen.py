@@ -17,19 +17,22 @@ from toolpost.characters import SEQUENCE, UNSEEN
 _HEX: Final = "[0-9A-Fa-f]"
 _COLOUR: Final = r"\\(?:u001[Bb]|x1[Bb]|033|e)\[[0-9;]{0,20}[A-Za-z]"
 _UNSEEN_CODE: Final = (
-    rf"\\u(?:00[Aa][Dd]|200[B-Fb-f]|202[89A-Ea-e]|206{_HEX}|[Ff][Ee](?:0{_HEX}|[Ff][Ff]))"
+    rf"\\u(?:00[Aa][Dd]|200[B-Fb-f]|202[A-Ea-e]|206{_HEX}|[Ff][Ee](?:0{_HEX}|[Ff][Ff]))"
 )
 _VALUE: Final = rf"%(?:25){{0,3}}{_HEX}{{2}}|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-3][0-7]{{2}})"
 _LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
 CODES: Final = rf"{_COLOUR}|{_VALUE}|\\[nrtbfv0]"
 """What stands for another character: a word may begin behind it, whatever its last letter is."""
-HIDES: Final = rf"[!-~][{UNSEEN}\r]+[!-~]|%[2-7]{_HEX}|\\(?:u00|x)[2-7]{_HEX}|{_UNSEEN_CODE}"
+HIDES: Final = (
+    rf"[!-~][{UNSEEN}\r]+[!-~]|%[2-7]{_HEX}|\\(?:(?:u00|x)[2-7]{_HEX}|(?:0[4-7]|1[0-7])[0-7])"
+    rf"|{_UNSEEN_CODE}"
+)
 """Where neither this nor a rule behind a code is in a text it is searched as it is; for the first
 look. What is looked for is ASCII, so that nothing hides in an emoji, however it is put together."""
 _MAY_HIDE: Final = re.compile(rf"[{UNSEEN}\ud800-\udfff\r%\\]")
-_AGAIN: Final = r"\\{0,7}"  # escaped anew with every JSON that a text is put into
-_CODE: Final = re.compile(f"{_AGAIN}(?:{CODES})")
+_AGAIN: Final = r"\\{0,15}"  # escaped anew with every JSON that a text is put into
+_CODE: Final = re.compile(rf"""{_AGAIN}(?:{CODES}|\\["'`/])""")
 _GONE: Final = re.compile(f"{_AGAIN}(?:{_COLOUR}|{_UNSEEN_CODE})")
 _HALF: Final = "\ufffd"
 """For half of a character, which no engine takes."""
@@ -90,9 +93,11 @@ def _meant(code: str) -> str:
     """The character that a code stands for; nothing, if nobody would see it."""
     if _GONE.fullmatch(code):
         return ""
-    if (name := code.lstrip("\\")) in _LETTERS:
-        return _LETTERS[name]
+    if len(name := code.lstrip("\\")) == 1:
+        return _LETTERS.get(name, name)
     if name.isdigit():
         return chr(int(name, 8))
     value = int(name[1:] if name[0] in "ux" else name[-2:], 16)
+    if value in (0x2028, 0x2029):  # they end a line, a paragraph
+        return "\n"
     return _HALF if 0xD800 <= value < 0xE000 else chr(value)

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from toolpost.exporters import export
+from toolpost.kit.checking.descriptions import words_of
 from toolpost.kit.checking.subject import Subject
-from toolpost.kit.checking.wording import words_of
 from toolpost.testing import Report
 
 _VENDORS: Final = ("openai", "anthropic", "gemini")

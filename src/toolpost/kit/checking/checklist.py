@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from toolpost.kit.checking import compliance, hidden, lint, wording
+from toolpost.kit.checking import compliance, descriptions, hidden, lint
 from toolpost.kit.checking.around import Around, Pipeline, around
 from toolpost.kit.checking.findings import Finding, Judged, Scored, Scores, outcome_of
 from toolpost.kit.checking.subject import Subject, subject_of
@@ -54,9 +54,11 @@ CHECKLIST: Final = (
 """What a tool is accepted by."""
 
 LINT: Final = (
-    Item("name", "Has a name that works everywhere", _alone(wording.name)),
-    Item("description", "Says what it does", _alone(wording.description)),
-    Item("parameters", "Has parameters that can be understood", _alone(wording.parameters_said)),
+    Item("name", "Has a name that works everywhere", _alone(descriptions.name)),
+    Item("description", "Says what it does", _alone(descriptions.description)),
+    Item(
+        "parameters", "Has parameters that can be understood", _alone(descriptions.parameters_said)
+    ),
     Item("effects", "Says what it does to the world", lint.effects),
     Item("output-schema", "Says what it returns", lint.output),
     Item("examples", "Has examples that fit", lint.examples),

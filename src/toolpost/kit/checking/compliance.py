@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from toolpost.kit.checking.around import Around, look
+from toolpost.kit.checking.descriptions import words_of
 from toolpost.kit.checking.findings import Finding, Severity
 from toolpost.kit.checking.subject import Subject
-from toolpost.kit.checking.wording import words_of
 from toolpost.spec import is_external
 from toolpost.testing.report import NotApplicable, Report
 from toolpost.wording import short

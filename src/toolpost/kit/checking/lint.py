@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from toolpost.errors import InvalidSchema
 from toolpost.kit.checking.around import Around
+from toolpost.kit.checking.descriptions import words_of
 from toolpost.kit.checking.findings import Finding, Severity
 from toolpost.kit.checking.subject import Subject
-from toolpost.kit.checking.wording import words_of
 from toolpost.plain import pointer
 from toolpost.schema import Schema
 from toolpost.schema.tree import Tree
