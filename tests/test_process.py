@@ -325,6 +325,26 @@ async def test_a_flood_of_output_is_read_to_the_end_and_only_its_tail_kept() -> 
     assert child.stderr.tail.endswith(b"the end")
 
 
+async def test_who_hears_a_child_hears_it_from_the_first_byte_to_the_end() -> None:
+    said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+    ends: list[str] = []
+
+    def hearer(name: str) -> Callable[[bytes], None]:
+        def hear(data: bytes) -> None:
+            said[name] += data
+            if not data:
+                ends.append(name)
+
+        return hear
+
+    script = "head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2"
+    argv = ["sh", "-c", script]
+    child = await spawn(argv, env=PATH, on_stdout=hearer("stdout"), on_stderr=hearer("stderr"))
+    assert (await child.wait()).code == 0
+    assert said == {"stdout": bytes(300_000), "stderr": bytes(200_000)}
+    assert sorted(ends) == ["stderr", "stdout"]
+
+
 async def test_streams_of_the_callers_own_are_used_as_they_are() -> None:
     reading, far_writing = os.pipe()
     far_reading, writing = os.pipe()

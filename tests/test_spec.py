@@ -74,6 +74,16 @@ def test_a_spec_does_not_change(field: str) -> None:
         setattr(ADD, field, None)
 
 
+def test_a_list_in_python_is_the_same_as_a_tuple() -> None:
+    lists: dict[str, Any] = {"tags": ["a"], "egress": ["example.org:443"], "examples": [{}]}
+    tuples = {name: tuple(value) for name, value in lists.items()}
+    for said in (lists, tuples):
+        permissions = Permissions(roles=said["tags"], agents=said["tags"])
+        made = ToolSpec(name="a", description="d", permissions=permissions, **said)
+        assert (made.tags, made.egress, made.examples) == (("a",), ("example.org:443",), ({},))
+        assert (made.permissions.roles, made.permissions.agents) == (("a",), ("a",))
+
+
 def test_a_spec_has_no_positional_fields() -> None:
     with pytest.raises(TypeError):
         ToolSpec("a", "d")  # type: ignore[misc]
@@ -156,7 +166,10 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
         ({"limits": {"memory": "9000000TB"}}, "less than 2 to the 62", ("limits", "memory")),
         ({"limits": {"output": 2**64}}, "less than 2 to the 62", ("limits", "output")),
         ({"limits": {"output": 0}}, "must be at least 1", ("limits", "output")),
-        ({"limits": {"cpus": 0}}, "limits.cpus must be above 0", ("limits", "cpus")),
+        ({"limits": {"processes": 2**22}}, "at most 4000000", ("limits", "processes")),
+        ({"limits": {"cpus": 0}}, "limits.cpus must be at least 0.01", ("limits", "cpus")),
+        ({"limits": {"cpus": 0.005}}, "limits.cpus must be at least 0.01", ("limits", "cpus")),
+        ({"limits": {"cpus": float("inf")}}, "limits.cpus must be", ("limits", "cpus")),
         ({"limits": {"memory": "lots"}}, "'lots' is not a size", ("limits", "memory")),
         ({"limits": {"memory": "9" * 400}}, "is not a size", ("limits", "memory")),
         (

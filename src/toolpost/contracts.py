@@ -18,7 +18,7 @@ from toolpost.spec import ToolSpec
 if TYPE_CHECKING:  # named in signatures only, and every program imports this file
     from pathlib import Path
 
-    from toolpost.process import Child
+    from toolpost.process import Child, Hearer
 
 Walk = Callable[[Call], Awaitable[Result]]
 """The rest of the road, as a ring sees it."""
@@ -289,6 +289,8 @@ class Confines(Protocol):
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        on_stdout: Hearer | None = None,
+        on_stderr: Hearer | None = None,
         pass_fds: Sequence[int] | Mapping[int, int] = (),
     ) -> Child: ...
 

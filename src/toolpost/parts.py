@@ -17,7 +17,9 @@ from toolpost.environ import remembered, secret
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox, load, verify_name
+from toolpost.registry import Registry
 from toolpost.stores.lazy import LazyStore
+from toolpost.writable import Writable
 
 if TYPE_CHECKING:  # rings are loaded by their names
     from toolpost.extensions.audit import Audit
@@ -53,7 +55,7 @@ def idle(config: Config, name: str) -> str:
     )
 
 
-def sandbox_of(config: Config) -> SharedSandbox:
+def sandbox_of(config: Config, registry: Registry | None = None) -> SharedSandbox:
     """The sandbox as a config wants it, not opened yet."""
     settings = config.settings
     if settings.sandbox.lower and settings.mode != "permissive":
@@ -62,7 +64,10 @@ def sandbox_of(config: Config) -> SharedSandbox:
                 'a lower level of isolation is accepted with mode = "permissive" only'
             )
     return SharedSandbox(
-        mode=settings.mode, state=str(config.base / settings.state), lower=settings.sandbox.lower
+        mode=settings.mode,
+        state=str(config.base / settings.state),
+        lower=settings.sandbox.lower,
+        grounds=Writable(config, Registry() if registry is None else registry),
     )
 
 

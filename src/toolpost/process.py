@@ -65,6 +65,10 @@ _FORWARDED = frozenset(
 )
 
 
+Hearer = Callable[[bytes], None]
+"""Hearer every chunk, on the event loop, and ``b""`` at the end of the stream."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """How a child ended: by itself with ``code``, or by ``signal``; ``killed``: on our order."""
@@ -85,8 +89,7 @@ class Drain:
         self._loop = loop
         self._tail = b""
         self.total = 0
-        self.on_data: Callable[[bytes], None] | None = None
-        """Hears every chunk, on the event loop, and ``b""`` at the end of the stream."""
+        self.on_data: Hearer | None = None
         os.set_blocking(fd, False)
         loop.add_reader(fd, self._read)
 
@@ -168,15 +171,19 @@ class Child:
         """Is told, once its program has ended, that the rest has to go."""
         self.begun = True
         """False once it is known that the program itself never began."""
-        self.sure = True
-        """Whether that is known when its end is; else when nothing of it is left."""
-        self.before_end: Callable[[], None] | None = None
-        """Is asked, when its end is told, what else is known of it."""
+        self.before_gone: Callable[[], None] | None = None
+        """Finds that out, as long as it is not known: when nothing of it is left it can."""
         self.reading: Callable[[int], int] | None = None
         """Reads its wait status, where what is waited for tells in its own way of another's end."""
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._keeper_ended)
         self._loop.add_reader(control.fileno(), self._heard)
+
+    def hear(self, on_stdout: Hearer | None, on_stderr: Hearer | None) -> None:
+        """Who hears what it writes, from now on."""
+        for drain, hearer in ((self.stdout, on_stdout), (self.stderr, on_stderr)):
+            if drain is not None:
+                drain.on_data = hearer
 
     async def wait(self) -> Exit:
         """Wait until the child has ended and none of its descendants lives."""
@@ -197,9 +204,6 @@ class Child:
 
     def has_ended(self, status: int, *, max_rss: int) -> None:
         """How the program ended, from whoever knows first; the first word counts."""
-        if self._status is None and self.before_end is not None:
-            look, self.before_end = self.before_end, None
-            look()  # and may know the end more exactly
         if self._status is None:
             self._status = status if self.reading is None else self.reading(status)
             self._max_rss = max_rss
@@ -273,6 +277,8 @@ class Child:
                 drain.close()
         self._settle(ChildProcessError("the keeper ended before its child began"))
         told = self._status is not None  # if not, somebody killed the keeper
+        if self.before_gone is not None:
+            self.before_gone()
         ending = self._end  # that the rest was killed after it is not how it ended
         if ending is None:
             ending = self._exit(os.waitstatus_to_exitcode(self._status or 0) if told else keeper)
@@ -305,17 +311,22 @@ async def spawn(
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
+    on_stdout: Hearer | None = None,
+    on_stderr: Hearer | None = None,
     namespace: bool = True,
 ) -> Child:
     """Start a program under a keeper; raises ``OSError`` as ``exec`` does if it cannot be started.
 
     ``stdin``, ``stdout`` and ``stderr`` are descriptors for the child (the caller closes its own
-    copies); without them it reads nothing, and writes into ``child.stdout`` and ``child.stderr``.
+    copies); without them it reads nothing, and writes into ``child.stdout`` and ``child.stderr``,
+    which ``on_stdout`` and ``on_stderr`` hear from the first byte.
     ``memory`` is in bytes of address space. ``namespace=False`` keeps it by subreaper only.
     """
     order = _order("exec", argv, memory=memory, namespace=namespace, pass_fds=pass_fds)
     streams = (stdin, stdout, stderr)
-    return await _start(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=streams)
+    child = _launch(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=streams)
+    child.hear(on_stdout, on_stderr)
+    return await _started(child)
 
 
 async def spawn_script(
@@ -333,7 +344,8 @@ async def spawn_script(
     with ``spawn``.
     """
     order = _order("script", argv, memory=memory, namespace=namespace, pass_fds=pass_fds)
-    return await _start(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=(None, None, None))
+    streams = (None, None, None)
+    return await _started(_launch(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=streams))
 
 
 def _order(
@@ -349,15 +361,7 @@ def _order(
     return [str(memory or 0), keeping, kind, ",".join(map(str, pass_fds)), *argv]
 
 
-async def _start(
-    order: list[str],
-    *,
-    env: Mapping[str, str],
-    cwd: str | None,
-    pass_fds: Sequence[int],
-    streams: tuple[int | None, int | None, int | None],
-) -> Child:
-    child = _launch(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=streams)
+async def _started(child: Child) -> Child:
     try:
         await child._started
     except asyncio.CancelledError:

@@ -7,6 +7,7 @@ a spec that can be registered — its schemas apart, which ``schema`` verifies a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NoReturn
@@ -33,6 +34,9 @@ _LEAST: Final = {
     "concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "processes": 1, "output": 1,
 }  # fmt: skip
 """With less memory a Python interpreter does not even start."""
+_MOST_PROCESSES: Final = 4_000_000
+_LEAST_CPUS: Final = 0.01
+"""What the kernel can count to, and its smallest share."""
 
 
 class _Part(
@@ -42,6 +46,11 @@ class _Part(
         """5 and 5.0 seconds are one value, and have one digest."""
         if type(value := getattr(self, field)) is int:
             msgspec.structs.force_setattr(self, field, float(value))
+
+    def _make_tuple(self, field: str) -> None:
+        """A list is as good where a person writes it; but it could change, and has no hash."""
+        if type(value := getattr(self, field)) is list:
+            msgspec.structs.force_setattr(self, field, tuple(value))
 
 
 class Limits(_Part, frozen=True, kw_only=True):
@@ -60,8 +69,10 @@ class Limits(_Part, frozen=True, kw_only=True):
             if value is not None and not least <= value <= _MOST:
                 said = f"at least {least}" if value < least else "less than 2 to the 62"
                 _refuse(f"limits.{field} must be {said}", "limits", field)
-        if self.cpus is not None and not self.cpus > 0:
-            _refuse("limits.cpus must be above 0", "limits", "cpus")
+        if self.processes > _MOST_PROCESSES:
+            _refuse(f"limits.processes must be at most {_MOST_PROCESSES}", "limits", "processes")
+        if self.cpus is not None and not _LEAST_CPUS <= self.cpus < math.inf:
+            _refuse(f"limits.cpus must be at least {_LEAST_CPUS}", "limits", "cpus")
         self._make_float("cpus")
 
 
@@ -70,6 +81,10 @@ class Permissions(_Part, frozen=True, kw_only=True):
 
     roles: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._make_tuple("roles")
+        self._make_tuple("agents")
 
 
 class Retry(_Part, frozen=True, kw_only=True):
@@ -158,6 +173,8 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
                 "timeout",
             )
         self._make_float("timeout")
+        for field in ("tags", "examples", "egress"):
+            self._make_tuple(field)
         if self.cache is not None and self.effects != "read":
             _refuse(
                 f"{self.name!r} may be cached only if it has effects: read (it has "

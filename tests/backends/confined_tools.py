@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 import os
 import signal
 import socket
@@ -133,6 +134,41 @@ def fork_without_end(most: int) -> int:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return len(children)
+
+
+def fork_too_often() -> None:
+    for _ in range(50):
+        if os.fork() == 0:
+            signal.pause()
+
+
+def start_too_many_programs() -> None:
+    started = [subprocess.Popen(["sleep", "60"]) for _ in range(50)]
+    raise AssertionError(started)
+
+
+def start_too_many_threads() -> None:
+    never = threading.Event()
+    for _ in range(50):
+        threading.Thread(target=never.wait, daemon=True).start()
+
+
+def read_what_is_not_there_yet() -> bytes:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        return near.recv(1)
+
+
+def be_killed() -> None:
+    kept = bytearray(b"x") * (64 << 20)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError(len(kept))
+
+
+def map_memory() -> None:
+    for piece in [mmap.mmap(-1, 1 << 26, flags=mmap.MAP_PRIVATE) for _ in range(10)]:
+        piece.write(bytes(1 << 26))
 
 
 def take_memory(megabytes: int) -> int:

@@ -232,6 +232,18 @@ async def test_a_module_path_that_leads_nowhere_is_refused_with_the_reason(
     assert says in error.message
 
 
+async def test_a_module_that_exits_while_it_is_imported_ends_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "leaving.py").write_text("raise SystemExit(3)\n")
+    error = await outcome(
+        Declared(reference("x", module="leaving", isolation="thread"), str(tmp_path))
+    )
+    assert error.code == "UNAVAILABLE"
+    assert "cannot be imported: SystemExit: 3" in error.message
+
+
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 async def test_a_declared_tool_finds_the_module_beside_its_file(
     tmp_path: Path, isolation: Any, monkeypatch: pytest.MonkeyPatch

@@ -337,6 +337,47 @@ async def test_processes_beyond_the_limit_cannot_be_started() -> None:
     assert 1 <= started <= 16
 
 
+@pytest.mark.req("FM-9", "NA-7")
+@pytest.mark.parametrize("level", ["as it is", "I2"])
+@pytest.mark.parametrize(
+    ("function", "bound"),
+    [
+        ("map_memory", "memory"),
+        ("fork_too_often", "processes"),
+        ("start_too_many_programs", "processes"),
+        ("start_too_many_threads", "processes"),
+    ],
+)
+async def test_a_bound_that_a_tool_meets_is_told_as_one(
+    function: str, bound: str, level: str
+) -> None:
+    shared = SharedSandbox()
+    opened: Any = await shared()
+    if level == "I2":
+        shared._sandbox = await opened.lesser("I2") or opened
+    registry = Registry([spec(function, limits=Limits(memory=128 << 20, processes=8))])
+    async with Executor(registry, provide={SharedSandbox: shared}) as tools, asyncio.timeout(60):
+        error = (await tools.execute(function)).error
+    await opened.close()
+    await shared.close()
+    assert error is not None
+    assert (error.code, error.effects) == ("RESOURCE_LIMIT", "unknown")
+    assert bound in error.message
+
+
+async def test_what_only_looks_like_a_bound_that_was_met_is_told_as_none() -> None:
+    shared = SharedSandbox()
+    known = "cgroup" in (await shared()).about["layers"]
+    names = ["be_killed", "read_what_is_not_there_yet"]
+    registry = Registry([spec(name, limits=Limits(memory=100 << 20)) for name in names])
+    async with Executor(registry, provide={SharedSandbox: shared}) as tools, asyncio.timeout(60):
+        errors = [(await tools.execute(name)).error for name in names]
+    await shared.close()
+    if not known:
+        pytest.skip("without a cgroup nobody knows")
+    assert [error and error.code for error in errors] == ["UNAVAILABLE", "INTERNAL_ERROR"]
+
+
 # From call to call
 
 

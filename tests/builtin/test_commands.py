@@ -477,10 +477,10 @@ async def test_attack_1_a_program_is_killed_in_a_call(tmp_path: Path) -> None:
     async with Executor(Registry(tools(given, tmp_path))) as executor, asyncio.timeout(FENCE):
         begun = asyncio.Event()
         sleeping = asyncio.ensure_future(
-            executor.execute(READS, program("sleep", "613"), on_progress=lambda _: begun.set())
+            executor.execute(READS, program("sleep", "619"), on_progress=lambda _: begun.set())
         )
         await begun.wait()
-        os.kill(await found("sleep\x00613"), signal.SIGKILL)
+        os.kill(await found("sleep\x00619"), signal.SIGKILL)
         result = await sleeping
         assert (await executor.execute(READS, program("df"))).error is None
     assert result.error is not None

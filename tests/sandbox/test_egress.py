@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +14,9 @@ import pytest
 
 from toolpost.errors import SetupError
 from toolpost.sandbox import Confinement, Sandbox
+from toolpost.sandbox.confinement import Level
 from toolpost.sandbox.egress import Proxies, connect
+from toolpost.sandbox.view import interpreter
 
 pytestmark = pytest.mark.anyio
 FENCE = 30
@@ -177,3 +182,180 @@ async def test_what_is_no_answer_is_not_passed_on(said: bytes) -> None:
         assert (await reader.readline()).startswith(b"HTTP/1.1 502")
         writer.close()
         await proxies.close()
+
+
+KNOCKS = """
+import socket, sys
+port, times, tunnel = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+ways, heard = [], []
+for _ in range(times):
+    way = socket.create_connection(("127.0.0.1", port), 20)
+    way.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\n\\r\\n" % tunnel)
+    ways.append(way)
+def said(way):
+    try:
+        return way.recv(100)[9:12].decode() or "-"
+    except ConnectionError:  # it was hung up before we had asked
+        return "-"
+heard = [said(way) for way in ways]
+for way, word in zip(ways, heard):
+    if word == "200":
+        way.sendall(b"GET /%d HTTP/1.1\\r\\n\\r\\n" % way.fileno())
+heard += [said(way) for way, word in zip(ways, heard) if word == "200"]
+print(*heard)
+"""
+
+
+async def knocks(sandbox: Sandbox, confinement: Confinement, times: int, web: Web) -> list[str]:
+    """The first word on each of so many connections at once, and the answer on each that stands."""
+    argv = [interpreter()[0], "-I", "-S", "-c", KNOCKS, "3128", str(times), str(web.port)]
+    child = await sandbox.spawn(argv, confinement)
+    async with asyncio.timeout(FENCE):
+        ending = await child.wait()
+    assert child.stdout is not None
+    assert child.stderr is not None
+    assert ending.code == 0, child.stderr.tail.decode()
+    return child.stdout.tail.decode().split()
+
+
+@pytest.mark.parametrize("level", ["I3", "I2"])
+async def test_a_tool_has_more_connections_than_processes(web: Web, level: Level) -> None:
+    confinement = Confinement(egress=(f"127.0.0.1:{web.port}",), processes=2, file_size=2**16)
+    async with await Sandbox.open() as sandbox:
+        other = await sandbox.lesser(level)
+        try:
+            assert await knocks(other or sandbox, confinement, 40, web) == ["200"] * 80
+        finally:
+            if other is not None:
+                await other.close()
+    assert len(web.heads) == 40
+
+
+async def test_a_connection_for_which_there_is_no_room_is_not_kept_waiting(web: Web) -> None:
+    confinement = Confinement(egress=(f"127.0.0.1:{web.port}",), open_files=256)
+    async with await Sandbox.open() as sandbox:
+        heard = await knocks(sandbox, confinement, 200, web)
+        assert set(heard) <= {"200", "503", "-"}
+        assert len(heard) == 200 + len(web.heads)
+        assert heard.count("200") == 2 * len(web.heads) >= 2 * 32
+
+
+async def test_where_the_proxy_is_gone_a_connection_is_hung_up(web: Web) -> None:
+    confinement = Confinement(egress=(f"127.0.0.1:{web.port}",))
+    async with await Sandbox.open() as sandbox:
+        await sandbox.warm_up(confinement)
+        await sandbox._ready._proxies.close()
+        assert await knocks(sandbox, confinement, 3, web) == ["-"] * 3
+
+
+TUNNEL = """
+import socket, sys
+way = socket.create_connection(("127.0.0.1", 3128), 20)
+way.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\n\\r\\n" % int(sys.argv[1]))
+assert way.recv(39, socket.MSG_WAITALL) == b"HTTP/1.1 200 Connection established\\r\\n\\r\\n"
+def heard():
+    parts = []
+    while part := way.recv(100_000):
+        parts.append(part)
+    return b"".join(parts)
+"""
+SPEAKS = """
+way.sendall(bytes(range(250)) * 20_000)
+way.shutdown(socket.SHUT_WR)
+print(heard() == bytes(range(250)) * 20_000)
+"""
+LISTENS = """
+first = heard()
+way.sendall(first)
+way.shutdown(socket.SHUT_WR)
+print(len(first))
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "told"), [(SPEAKS, "True"), (LISTENS, "5000000")], ids=("tool", "server")
+)
+async def test_the_end_of_one_way_is_passed_on_and_the_other_goes_on(who: str, told: str) -> None:
+    """And no side is read from faster than the other takes it: all arrives, in its order."""
+    heard = asyncio.get_running_loop().create_future()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if who is LISTENS:
+            writer.write(b"a" * 5_000_000)
+            writer.write_eof()
+        said = await reader.read(-1)
+        if who is SPEAKS:
+            writer.write(said)
+        heard.set_result(len(said))
+        writer.close()
+
+    async with (
+        asyncio.timeout(FENCE),
+        await asyncio.start_server(answer, "127.0.0.1") as server,
+        await Sandbox.open() as sandbox,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        argv = [interpreter()[0], "-I", "-S", "-c", TUNNEL + who, str(port)]
+        theirs, ours = os.pipe()
+        confinement = Confinement(egress=(f"127.0.0.1:{port}",))
+        child = await sandbox.spawn(argv, confinement, stdin=theirs)
+        os.close(theirs)
+        assert await heard == 5_000_000
+        os.close(ours)  # with its program a sandbox ends, whatever is on its way
+        await child.wait()
+        assert child.stdout is not None
+        assert child.stdout.tail.decode().strip() == told
+
+
+HOLDS = """
+import contextlib, socket, sys
+ways = []
+for _ in range(int(sys.argv[2])):
+    way = socket.socket(socket.AF_UNIX)
+    way.connect(sys.argv[1])
+    with contextlib.suppress(BrokenPipeError):  # it has its answer already
+        way.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\n\\r\\n" % int(sys.argv[3]))
+    ways.append(way)
+print(" ".join(way.recv(100)[9:12].decode() for way in ways), flush=True)
+sys.stdin.read()
+"""
+
+
+async def held(path: str, times: int, port: int) -> tuple[asyncio.subprocess.Process, list[str]]:
+    """A process that has so many connections and keeps them, and what it heard on each."""
+    argv = [sys.executable, "-I", "-S", "-c", HOLDS, path, str(times), str(port)]
+    pipe = subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
+    assert process.stdout is not None
+    return process, (await process.stdout.readline()).decode().split()
+
+
+async def test_who_has_too_many_connections_shuts_out_nobody_else(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.sandbox.egress._DESCRIPTORS", 256)
+    proxies = Proxies()
+    one = await proxies.socket((f"127.0.0.1:{web.port}",))
+    other = await proxies.socket((f"127.0.0.1:{web.port}", "127.0.0.1:1"))
+    holding: list[asyncio.subprocess.Process] = []
+    try:
+        async with asyncio.timeout(FENCE):
+            for path, times, expected in (
+                (one, 20, ["200"] * 16 + ["503"] * 4),  # as many as a sandbox may have
+                (one, 20, ["200"] * 16 + ["503"] * 4),
+                (one, 1, ["503"]),  # as many as there may be with that grant
+                (other, 20, ["200"] * 16 + ["503"] * 4),
+            ):
+                process, heard = await held(path, times, web.port)
+                holding.append(process)
+                assert heard == expected
+            reader, writer = await asyncio.open_unix_connection(one)
+            said = (await reader.read()).decode()
+            writer.close()
+    finally:
+        for process in holding:
+            await process.communicate(b"")
+        await proxies.close()
+    assert said.startswith("HTTP/1.1 503 Service Unavailable\r\n")
+    assert said.endswith("others with the same grant have 32 connections open: try again later\n")

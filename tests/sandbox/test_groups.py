@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pytest
+
+from toolpost.sandbox import groups
 from toolpost.sandbox.groups import Group, Groups
 
 
@@ -31,11 +35,37 @@ def test_version_1_is_told_in_its_own_words(tmp_path: Path) -> None:
     assert said == {
         "memory/memory.limit_in_bytes": "1024",
         "memory/memory.memsw.limit_in_bytes": "1024",
+        "memory/memory.kmem.tcp.limit_in_bytes": "1024",
         "pids/pids.max": "7",
         "cpu/cpu.cfs_period_us": "100000",
         "cpu/cpu.cfs_quota_us": "200000",
     }
     assert len(group.entrances) == 3
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_share_of_the_processors_that_cannot_be_set_is_told(tmp_path: Path, version: int) -> None:
+    group = Group(dict.fromkeys(("memory", "pids", "cpu"), tmp_path), version)
+    for name in ("cpu.max", "cpu.cfs_quota_us"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        group.limit(memory=None, cpus=0.5, processes=7)
+
+
+def test_the_share_of_a_group_above_may_be_the_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(path: str, value: str) -> None:
+        if path.endswith("quota_us"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(groups, "_set", refuses)
+    Group({"cpu": tmp_path}, 1).limit(memory=None, cpus=64, processes=7)
+
+
+def test_more_processors_than_the_kernel_counts_are_as_many_as_it_counts(tmp_path: Path) -> None:
+    Group({"cpu": tmp_path}, 2).limit(memory=None, cpus=1e300, processes=7)
+    assert (tmp_path / "cpu.max").read_text() == "100000000000 100000"
 
 
 def test_what_was_exceeded_is_read_from_the_counters(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ async def test_a_tool_is_refused_above_the_tier_that_the_layers_bear(
     machine: Machine, mode: Mode, highest: int
 ) -> None:
     sandbox = having(machine, mode)
-    tools = [Confinement(tier=tier, memory=MIB, processes=4) for tier in range(5)]
+    tools = [Confinement(tier=tier, memory=16 * MIB, processes=4) for tier in range(5)]
     assert [not refuses(sandbox, tool) for tool in tools] == [t <= highest for t in range(5)]
 
 
@@ -214,3 +214,10 @@ def test_root_without_user_namespaces_can_become_another_user() -> None:
     assert "user namespaces" in found["missing"]
     assert "user" not in found["missing"]
     assert found.get("escaped", []) == []  # where the interpreter is in nobody's closed folder
+
+
+def test_what_only_a_view_of_its_own_could_keep_is_refused(tmp_path: Path) -> None:
+    inner = tmp_path / "open" / "kept"
+    inner.mkdir(parents=True)
+    with pytest.raises(MissingPart, match="is only to be read, and lies in"):
+        having(NO_NAMESPACES).check(Confinement(read=(str(inner),), write=(str(inner.parent),)))

@@ -23,6 +23,7 @@ NUMBERS = {
     "openat": (257, 56),
     "fchmodat": (268, 53),
     "ioctl": (16, 29),
+    "fcntl": (72, 25),
     "io_uring_setup": (425, 425),
     "memfd_create": (319, 279),
     "mmap": (9, 222),
@@ -90,6 +91,10 @@ def decided(program: bytes, number: int, arch: int, arguments: tuple[int, ...] =
         ("ioctl", (0, 0x5413), ALLOW),
         ("ioctl", (0, 0x5412), EPERM),
         ("ioctl", (0, 0xFFFFFFFF_00005412), EPERM),
+        ("fcntl", (0, 1030), ALLOW),  # another number for a descriptor
+        ("fcntl", (0, 1024), EPERM),  # a lease
+        ("fcntl", (0, 0xFFFFFFFF_00000400), EPERM),
+        ("fcntl", (0, 1040), EPERM),  # a delegation
         ("io_uring_setup", (), ENOSYS),
         ("memfd_create", (), ALLOW),
         ("mmap", (0, 4096, 3, 0x21), ALLOW),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +19,12 @@ import pytest
 from tests.processes import Watch, innermost, running
 from tests.sandbox.elsewhere import IS_ROOT, SOURCE, need_a_sandbox
 from toolpost.builtin.commands.running import ran
+from toolpost.errors import MissingPart
 from toolpost.process import Child, Exit
 from toolpost.sandbox import Confinement, Sandbox, landlock, plan
 from toolpost.sandbox.cold import unbegun
+from toolpost.sandbox.confinement import Level
+from toolpost.sandbox.stem import Lost, Stem
 from toolpost.sandbox.view import INNER, interpreter
 
 pytestmark = pytest.mark.anyio
@@ -159,6 +163,64 @@ async def test_a_long_order_that_is_cut_off_goes_to_another(sandbox: Sandbox) ->
         assert (await gone(await start)).code == 15
 
 
+@pytest.mark.parametrize("who", ["what waits", "its keeper"])
+async def test_an_order_that_was_never_read_goes_to_another(sandbox: Sandbox, who: str) -> None:
+    confinement = Confinement()
+    await sandbox.warm_up(confinement)
+    ((waits,),) = [place.waiting for place in sandbox._ready._places.values()]
+    (inner,) = waiting()
+    os.kill(inner, signal.SIGSTOP)  # as if it had not had its turn yet
+    start = asyncio.create_task(sandbox.spawn(["sh", "-c", "exit 3"], confinement))
+    await asyncio.sleep(0)
+    assert waits._ordered
+    os.kill(inner if who == "what waits" else waits.child.pid, signal.SIGKILL)
+    async with asyncio.timeout(FENCE):
+        assert (await gone(await start)).code == 3
+
+
+@pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_dead_stem_is_not_used(sandbox: Sandbox, warm: bool, heard: bool) -> None:
+    confinement = Confinement(egress=("example.com:443",) if warm else ())
+    await sandbox.settled()
+    stems = innermost(os.getpid()) & set(running("_entry.py"))
+    assert len(stems) == len(sandbox._ready._stems) > 0
+    with Watch(stems) as watch:
+        for stem in stems:
+            os.kill(stem, signal.SIGSTOP if heard else signal.SIGKILL)
+        assert heard or watch.living(within=FENCE) == set()  # no turn of the loop meanwhile
+        start = asyncio.create_task(sandbox.spawn(["sh", "-c", "exit 3"], confinement))
+        await asyncio.sleep(0)
+        for stem in stems if heard else ():
+            os.kill(stem, signal.SIGKILL)  # the plan is on its way, and nobody has read it
+        async with asyncio.timeout(FENCE):
+            assert (await gone(await start)).code == 3
+
+
+async def test_what_dies_again_and_again_is_told(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dead(stem: Stem, *_: Any) -> None:
+        raise Lost("it has ended")
+
+    monkeypatch.setattr(Stem, "follow", dead)
+    with pytest.raises(Lost, match="whatever is started here"):
+        await sandbox.spawn(["true"], Confinement())
+
+
+async def test_what_a_dead_one_said_last_is_not_heard_from_the_program(sandbox: Sandbox) -> None:
+    confinement = Confinement()
+    await sandbox.warm_up(confinement)
+    (inner,) = waiting()
+    with Watch([inner]) as watch:
+        os.kill(inner, signal.SIGINT)  # Python says so
+        assert not watch.living(FENCE), "and the loop has not heard of it"
+    argv = ["sh", "-c", "echo mine; echo also mine >&2"]
+    async with asyncio.timeout(FENCE):
+        done = await ran(sandbox, argv, confinement, most=10_000, begun=lambda: None)
+    assert (done.stdout, done.stderr) == ("mine\n", "also mine\n")
+
+
 @pytest.mark.parametrize("warm", [False, True])
 async def test_processes_beyond_the_bound_are_told(sandbox: Sandbox, warm: bool) -> None:
     if "cgroup" not in sandbox.about["layers"]:
@@ -171,6 +233,44 @@ async def test_processes_beyond_the_bound_are_told(sandbox: Sandbox, warm: bool)
     child = await sandbox.spawn(argv, confinement)
     assert (await ended(child)).code != 0
     assert "processes" in sandbox.exceeded(child)
+
+
+FORKS = """
+import os, signal
+there = 1
+try:
+    while there < 50:
+        if os.fork() == 0:
+            signal.pause()
+        there += 1
+except BlockingIOError:
+    print(there)
+"""
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("level", ["I3", "I2"])
+@pytest.mark.parametrize("most", [1, 8])
+@pytest.mark.parametrize("more", [{}, {"egress": ("127.0.0.1:1",)}, {"host": ("processes",)}])
+async def test_a_tool_has_exactly_the_processes_it_may_have(
+    sandbox: Sandbox, more: dict[str, Any], most: int, level: Level, warm: bool
+) -> None:
+    lesser = await sandbox.lesser(level)
+    used = lesser or sandbox
+    confinement = Confinement(processes=most, **more)
+    try:
+        used.check(confinement)
+        if warm:
+            await used.warm_up(confinement)
+        child = await used.spawn([interpreter()[0], "-I", "-S", "-c", FORKS], confinement)
+        await gone(child)
+    except MissingPart as missing:
+        pytest.skip(str(missing))
+    finally:
+        if lesser is not None:
+            await lesser.close()
+    assert child.stdout is not None
+    assert child.stdout.tail.decode() == f"{most}\n"
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -191,7 +291,29 @@ async def test_a_script_without_its_first_line_is_the_shells(
         assert child.stdout.tail.decode() == f"{folder}/script a b c\n"
 
 
-@pytest.mark.parametrize("warm", [True])
+@pytest.mark.parametrize("warm", [False, True])
+async def test_all_that_a_program_writes_is_heard_and_nothing_else(
+    sandbox: Sandbox, warm: bool
+) -> None:
+    if warm:
+        await sandbox.warm_up(Confinement())
+    said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+
+    def on_stdout(data: bytes) -> None:
+        said["stdout"] += data
+
+    def on_stderr(data: bytes) -> None:
+        said["stderr"] += data
+
+    argv = ["sh", "-c", "head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2"]
+    child = await sandbox.spawn(argv, Confinement(), on_stdout=on_stdout, on_stderr=on_stderr)
+    assert (await ended(child)).code == 0
+    assert said == {"stdout": bytes(300_000), "stderr": bytes(200_000)}
+    await child.wait()
+    assert said == {"stdout": bytes(300_000), "stderr": bytes(200_000)}
+
+
+@pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("fault", ["no right", "no interpreter", "no folder"])
 async def test_what_could_not_be_started_is_told_apart_from_what_failed(
     sandbox: Sandbox, tmp_path: Path, fault: str, warm: bool
@@ -284,9 +406,10 @@ async def test_a_command_that_could_not_be_started_is_no_command_that_failed(
     program.write_text("#!/nowhere\n")
     program.chmod(0o755)
     confinement = Confinement(read=(str(program),))
-    await sandbox.warm_up(confinement)
-    with pytest.raises(FileNotFoundError):
-        await ran(sandbox, [str(program)], confinement, most=1000, begun=lambda: None)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            await ran(sandbox, [str(program)], confinement, most=1000, begun=lambda: None)
+        await sandbox.warm_up(confinement)
 
 
 @pytest.mark.parametrize("argv", [["echo", "a\0b"], ["echo", "a\ud800b"], [""], []])

@@ -50,7 +50,7 @@ libc = ctypes.PyDLL(None, use_errno=True)
 
 def main(arguments: list[str]) -> None:
     """Join the cgroups, say so, and wait for the plan; without one, end."""
-    talk = socket.socket(fileno=int(arguments[0]))
+    talk = socket.socket(fileno=above(int(arguments[0])))
     os.set_inheritable(talk.fileno(), False)  # its end tells that we have become the program
     for path in arguments[1:]:
         with open(path, "w") as file:

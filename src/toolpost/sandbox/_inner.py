@@ -13,7 +13,6 @@ only network there is, and carries every connection to the proxy outside through
 from __future__ import annotations
 
 import _ctypes
-import _thread
 import array
 import contextlib
 import errno
@@ -21,6 +20,7 @@ import fcntl
 import marshal
 import os
 import resource
+import selectors  # which ``socket`` has imported already
 import signal
 import socket
 import sys
@@ -32,8 +32,10 @@ SIGNALS = tuple(map(int, signal.valid_signals()))
 PRACTICE, NOWHERE = "/usr/bin/true", "/nowhere"
 SHELL = "/bin/sh"
 PR_SET_DUMPABLE = 4
-OWN = 3
-"""Processes inside that are not the tool's: pid 1, this one and the relay."""
+TURN = 16
+"""Pieces that a connection passes on before it is another's turn."""
+SPARE = 16
+"""Descriptors of the relay that are no connections."""
 
 
 def main(arguments: list[str]) -> None:
@@ -44,7 +46,7 @@ def main(arguments: list[str]) -> None:
     talk = socket.socket(fileno=int(arguments[0]))
     os.set_inheritable(talk.fileno(), False)
     if processes := int(arguments[1]):
-        resource.setrlimit(resource.RLIMIT_NPROC, (processes + OWN, processes + OWN))
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     alone = bool(arguments[2])
     practise(alone=alone)
     if arguments[3]:
@@ -185,27 +187,100 @@ def start_relay(path: str, port: int, talk: socket.socket) -> None:
         null = os.open("/dev/null", os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
-        relay(listener, path)
+        Relay(listener, path).run()
     listener.close()
 
 
-def relay(listener: socket.socket, path: str) -> None:
-    """Carry bytes both ways, for every connection, until the sandbox ends."""
-    while True:
+class End:
+    """One of the two sockets of a connection, and what it has not yet taken of what is for it."""
+
+    __slots__ = ("events", "left", "other", "over", "socket")
+    other: End
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self.socket = connected
+        self.left = b""
+        self.over = False  # nothing comes from it any more
+        self.events = 0
+
+    def pass_on(self) -> None:
+        """Some of what comes from here, as far as the other takes it; an end is passed on too."""
+        other = self.other
+        try:
+            for _ in range(TURN):
+                if not other.left:
+                    other.left = self.socket.recv(CHUNK)
+                    self.over = not other.left
+                if self.over:
+                    break
+                other.left = other.left[other.socket.send(other.left) :]
+        except BlockingIOError:
+            return
+        except (OSError, MemoryError):
+            self.over, other.left = True, b""
+        if self.over:
+            with contextlib.suppress(OSError):
+                other.socket.shutdown(socket.SHUT_WR)
+
+
+class Relay:
+    """Carries bytes both ways, for every connection, until the sandbox ends. All in one thread:
+    others would count as processes of the tool.
+    """
+
+    def __init__(self, listener: socket.socket, path: str) -> None:
+        listener.setblocking(False)
+        self.path = path
+        self.room = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE) // 2
+        self.poll = selectors.DefaultSelector()
+        self.poll.register(listener, selectors.EVENT_READ, listener)
+
+    def run(self) -> None:
+        while True:
+            for key, events in self.poll.select():
+                if isinstance(key.data, End):
+                    self.attend(key.data, events)
+                else:
+                    with contextlib.suppress(OSError):  # who knocked has left
+                        self.admit(key.data)
+
+    def admit(self, listener: socket.socket) -> None:
+        """To the proxy; where that cannot be, or there are too many, hang up."""
         near, _ = listener.accept()
         far = socket.socket(socket.AF_UNIX)
-        with contextlib.suppress(OSError, RuntimeError):  # no proxy, or no more threads: hang up
-            far.connect(path)
-            _thread.start_new_thread(carry, (near, far))
-            _thread.start_new_thread(carry, (far, near))
+        if not self.room or far.connect_ex(self.path):  # where it waits, the proxy does nothing
+            close([near.detach(), far.detach()])
+            return
+        self.room -= 1
+        one, other = End(near), End(far)
+        one.other, other.other = other, one
+        self.heed(one)
+        self.heed(other)
 
+    def attend(self, end: End, events: int) -> None:
+        events &= end.events  # others of the same moment may have changed it
+        if events & selectors.EVENT_READ:
+            end.pass_on()
+        if events & selectors.EVENT_WRITE:
+            end.other.pass_on()
+        self.heed(end)
+        self.heed(end.other)
+        if events and end.over and end.other.over:
+            close([end.socket.detach(), end.other.socket.detach()])
+            self.room += 1
 
-def carry(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(CHUNK):
-            target.sendall(data)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
+    def heed(self, end: End) -> None:
+        """No more is read than the other has taken; what nobody waits for is not told."""
+        reads = selectors.EVENT_READ * (not end.over and not end.other.left)
+        events = reads | selectors.EVENT_WRITE * bool(end.left)
+        if events == end.events:
+            return
+        if end.events:
+            self.poll.unregister(end.socket)
+        if events:
+            self.poll.register(end.socket, events, end)
+        end.events = events
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ _WHY: Final = re.compile(rb"bwrap: (?:(?:Can't chdir to|execvp) (.+)|.+): ([^:\n
 _NUMBERS: Final = {os.strerror(number): number for number in errno.errorcode}
 
 
+async def certain(child: Child, ending: Exit) -> None:
+    """Wait until it is known whether it began, if that is in doubt: a keeper may be heard first."""
+    if ending.code == 1 and child.before_gone is not None:
+        await child.wait()
+
+
 def unbegun(child: Child, ending: Exit, said: bytes) -> OSError | None:
     """Why a program that has ended never began, if so: what it ``said`` is then bubblewrap's own.
     The ``filename`` is what could not be entered or started.
@@ -62,33 +68,29 @@ class _Ear:
         self._heard = b""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(fd, self._hear)
-        child.before_end, child.sure = self._look, False
-        child.exited.add_done_callback(self._gone)
+        child.before_gone = self._hear_out
+        if child.exited.done():  # so soon
+            self._hear_out()
 
-    def _look(self) -> None:
-        """The keeper may be heard first; what bubblewrap had to say is there by then."""
+    def _hear_out(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._fd >= 0:
                 self._hear()
+        self._close()
 
     def _hear(self) -> None:
         said = os.read(self._fd, _MOST)
         self._heard = (self._heard + said)[-_MOST:]
         ended = _ENDED.search(self._heard)
         if ended is not None:
-            self._child.before_end = None
             self._child.has_ended(int(ended[1]) << 8, max_rss=0)
         elif not said:
             self._child.begun = False
         if ended is not None or not said:
-            self._child.sure = True
             self._close()
 
-    def _gone(self, _: object) -> None:
-        self._look()
-        self._close()
-
     def _close(self) -> None:
+        self._child.before_gone = None
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)

@@ -7,6 +7,7 @@ refuses. It refuses to know how anything is enforced; it knows what has to be.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pwd
 import re
@@ -29,7 +30,17 @@ Shape = tuple[
 ]
 
 MEMORY: Final = 1024 * 1024 * 1024
+LEAST_OPEN: Final = 256
 LEVELS: Final[tuple[Level, ...]] = ("I0", "I1", "I2", "I3")
+_BOUNDS: Final = {
+    "memory": (16 * 1024 * 1024, 2**62),
+    "processes": (1, 4_000_000),
+    "open_files": (LEAST_OPEN, 2**62),
+    "file_size": (64 * 1024, 2**62),
+}
+"""From, to: with less a sandbox cannot be set up, beyond it the kernel counts no further."""
+_LEAST_CPUS: Final = 0.01
+"""The kernel's smallest share."""
 _OF_THE_KERNEL: Final = ("/proc", "/sys", "/dev")
 _DESTINATION: Final = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})|\*")
 
@@ -49,14 +60,18 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     what only their user may.
     """
     memory: int | None = None
-    """Bytes: of all its processes where there is a cgroup, of each one where there is none.
+    """Bytes, 16 MiB or more: of all its processes where there is a cgroup, of each one where there
+    is none.
 
     ``None`` is ``MEMORY``, not everything.
     """
     cpus: float | None = None
+    """Processors, 0.01 or more. Where there is no cgroup: on how many of them it starts."""
     processes: int = 64
+    open_files: int = 1024
+    """Of each process, 256 or more; fewer where this machine allows fewer."""
     file_size: int | None = None
-    """Bytes of the largest file it may write."""
+    """Bytes of the largest file it may write, 64 KiB or more."""
     environment: Mapping[str, str] = {}
     working_dir: str | None = None
     """Where it starts; else its first writable path, else ``/tmp``, which is its own."""
@@ -75,7 +90,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shape(self) -> Shape:
         """What a sandbox and its check depend on; programs, variables and folders come later."""
-        bounds = self.memory, self.cpus, self.processes, self.file_size, self.tier
+        bounds = self.memory, self.cpus, self.processes, self.open_files, self.file_size, self.tier
         return self.read, self.write, self.egress, self.host, bounds
 
 
@@ -84,6 +99,22 @@ def least_level(tier: int, mode: Mode) -> Level:
     if tier >= 4 or (tier == 3 and mode == "strict"):
         return "I3"
     return "I2" if tier >= 2 else "I1"
+
+
+def check_bounds(confinement: Confinement) -> None:
+    """Refuse a number that bounds nothing, and one with which nothing could start."""
+    for field, (least, most) in _BOUNDS.items():
+        value = getattr(confinement, field)
+        if value is None and field in ("memory", "file_size"):
+            continue
+        if type(value) is not int or not least <= value <= most:
+            raise SetupError(
+                f"{field} is at least {least} and at most {most}, a whole number; not {value!r}",
+                at=(field,),
+            )
+    cpus = confinement.cpus
+    if cpus is not None and (type(cpus) not in (int, float) or not _LEAST_CPUS <= cpus < math.inf):
+        raise SetupError(f"cpus is a number, at least {_LEAST_CPUS}; not {cpus!r}", at=("cpus",))
 
 
 def check_paths(confinement: Confinement, *, precious: Mapping[str, str]) -> dict[str, str]:

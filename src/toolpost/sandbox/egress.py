@@ -11,7 +11,10 @@ import asyncio
 import contextlib
 import os
 import re
+import resource
 import shutil
+import socket
+import struct
 import tempfile
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -28,8 +31,15 @@ _CHUNK: Final = 64 * 1024
 _OURS: Final = "toolpost-"
 _LIFE: Final = "life"
 """The file that says whose a folder of sockets is."""
-_MOST: Final = 64
-"""Connections at once, of all sandboxes together."""
+_DESCRIPTORS: Final = 4096
+"""As if this process could have no more open than these."""
+
+
+class _Origin(NamedTuple):
+    """Whose a connection is: a sandbox has one relay, and one set of destinations."""
+
+    egress: tuple[str, ...]
+    relay: int
 
 
 class _Wanted(NamedTuple):
@@ -57,7 +67,8 @@ class Proxies:
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._servers: dict[tuple[str, ...], tuple[asyncio.Server, str]] = {}
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], _Origin | None] = {}
+        """None for one that is told to go."""
         self._making = asyncio.Lock()
 
     async def socket(self, egress: tuple[str, ...]) -> str:
@@ -89,23 +100,46 @@ class Proxies:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._open.add(task)
-            task.add_done_callback(self._open.discard)
+            origin = _Origin(egress, _peer(writer))
+            full = self._full(origin)
+            self._open[task] = None if full else origin
+            task.add_done_callback(self._open.pop)
             with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
-                await _attend(reader, writer, granted, full=len(self._open) > _MOST)
+                if full:
+                    await _answer(writer, "503 Service Unavailable", full)
+                else:
+                    await _attend(reader, writer, granted)
             writer.close()
 
         server = await asyncio.start_unix_server(connected, path, limit=_HEAD)
         os.chmod(path, 0o666)  # noqa: PTH101, S103 - for the sandbox's user; the folder is closed
         return server, path
 
+    def _full(self, origin: _Origin) -> str:
+        """Why there is no room for one more, if so. Each takes two descriptors, and half of all are
+        for others; whoever has one grant shares half of the rest, and a sandbox has half of that.
+        """
+        most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _DESCRIPTORS) // 4
+        found = [one for one in self._open.values() if one is not None]
+        if found.count(origin) >= most // 4:
+            return f"{most // 4} connections are open, and no more may be: close one, and try again"
+        if sum(one.egress == origin.egress for one in found) >= most // 2:
+            return f"others with the same grant have {most // 2} connections open: try again later"
+        if len(found) >= most:
+            return f"all tools together have {most} connections open: try again later"
+        return ""
+
+
+def _peer(writer: asyncio.StreamWriter) -> int:
+    """The process that has connected."""
+    asked = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack("3i", asked)[0])
+
 
 async def _attend(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, granted: Granted, *, full: bool
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, granted: Granted
 ) -> None:
     try:
-        if full:
-            raise Refused("too many connections at once")
         async with asyncio.timeout(_PATIENCE):
             wanted = _understood(await _head(reader))
             addresses = await granted.addresses(wanted.host, wanted.port)
@@ -224,5 +258,5 @@ async def _lines(reader: asyncio.StreamReader) -> list[bytes]:
 async def _answer(writer: asyncio.StreamWriter, status: str, why: str) -> None:
     body = f"toolpost: {why}\n".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
-    writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+    writer.write(head.encode() + b"Proxy-Status: toolpost\r\nConnection: close\r\n\r\n" + body)
     await writer.drain()

@@ -7,6 +7,7 @@ to change a bound costs nothing). Below: the files of the kernel. It refuses to 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -16,6 +17,10 @@ from typing import Final
 from toolpost import incarnation
 
 _PERIOD: Final = 100_000
+_MOST_QUOTA: Final = 10**11
+"""A million processors: beyond it the kernel counts no further."""
+_SOCKETS: Final = "memory.kmem.tcp.limit_in_bytes"
+"""What TCP holds is counted apart in version 1; in 2 it is memory like any other."""
 _NEEDED: Final = frozenset(("memory", "pids"))
 _WANTED: Final = ("memory", "pids", "cpu")
 _numbers: Final = count()
@@ -43,11 +48,20 @@ class Group:
         elif memory is not None:
             self._write("memory", "memory.limit_in_bytes", str(memory))
             self._write("memory", "memory.memsw.limit_in_bytes", str(memory), needed=False)
-        if cpus is not None and self._version == 2:
-            self._write("cpu", "cpu.max", f"{int(cpus * _PERIOD)} {_PERIOD}", needed=False)
-        elif cpus is not None:
-            self._write("cpu", "cpu.cfs_period_us", str(_PERIOD), needed=False)
-            self._write("cpu", "cpu.cfs_quota_us", str(int(cpus * _PERIOD)), needed=False)
+            self._write("memory", _SOCKETS, str(memory), needed=False)
+        if cpus is not None:
+            self._share(int(min(cpus * _PERIOD, _MOST_QUOTA)))
+
+    def _share(self, quota: int) -> None:
+        if self._version == 2:
+            self._write("cpu", "cpu.max", f"{quota} {_PERIOD}")
+            return
+        self._write("cpu", "cpu.cfs_period_us", str(_PERIOD))
+        try:
+            self._write("cpu", "cpu.cfs_quota_us", str(quota))
+        except OSError as fault:
+            if fault.errno != errno.EINVAL:  # else a group above has less than that
+                raise
 
     def exceeded(self) -> tuple[str, ...]:
         """Which bounds were run into: ``memory``, ``processes``."""
@@ -134,7 +148,7 @@ def _second_below(above: Path) -> Groups:
     _enable(above)
     root = _root(above)
     _enable(root)
-    return Groups(dict.fromkeys(_enabled(root), root), 2)
+    return Groups(_sharing(dict.fromkeys(_enabled(root), root), "cpu.max"), 2)
 
 
 def _enable(folder: Path) -> None:
@@ -160,7 +174,16 @@ def _first() -> Groups:
         except (OSError, LookupError):
             if controller in _NEEDED:
                 raise
-    return Groups(roots, 1)
+    with contextlib.suppress(OSError):
+        _set(f"{roots['memory']}/{_SOCKETS}", "-1")  # the first to be bounded costs far more
+    return Groups(_sharing(roots, "cpu.cfs_quota_us"), 1)
+
+
+def _sharing(roots: dict[str, Path], quota: str) -> dict[str, Path]:
+    """Without the ``cpu`` controller of a kernel that has no quotas."""
+    if "cpu" in roots and not (roots["cpu"] / quota).exists():
+        del roots["cpu"]
+    return roots
 
 
 def _root(above: Path) -> Path:

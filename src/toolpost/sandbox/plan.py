@@ -25,7 +25,6 @@ TALK: Final = 199
 STATUS: Final = 198
 """The number under which bubblewrap finds where to tell how a program ended."""
 PORT: Final = 3128
-_OPEN_FILES: Final = 256
 _LOCKED: Final = 8 * 1024 * 1024
 _STACK: Final = 8 * 1024 * 1024
 _PROXIED: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -115,7 +114,8 @@ def inner(
     """Wait inside, for a program to come; ``real`` is granted path → where it is."""
     relay = [view.SOCKET, str(PORT)] if confinement.egress else ["", "0"]
     argv = [view.interpreter()[0], "-I", "-S", "-X", "utf8", view.INNER]
-    processes = 0 if machine.grouped else confinement.processes  # else the cgroup counts
+    beside = 1 + bool(confinement.egress)  # what waits, and the relay
+    processes = 0 if machine.grouped else _counted(confinement, beside)  # else the cgroup counts
     alone = "" if "processes" in confinement.host else "alone"
     argv += [str(TALK), str(processes), alone, *relay]
     stage = _Stage(machine, confinement, real, socket)
@@ -137,7 +137,7 @@ def direct(
     if not view.shows(confinement, argv[0], variables.get("PATH", os.defpath)):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
     if not machine.grouped:  # else the cgroup counts
-        argv = [_LIMITER, f"--nproc={confinement.processes}", "--", *argv]
+        argv = [_LIMITER, f"--nproc={_counted(confinement)}", "--", *argv]
     stage = _Stage(machine, confinement, real, None)
     made = _walled(machine, confinement, argv, fds=[*fds, STATUS], stage=stage)
     made.data["options"] += ["--json-status-fd", str(STATUS)]
@@ -150,6 +150,27 @@ def direct(
 
 def can_be_direct(machine: Machine, confinement: Confinement) -> bool:
     return not confinement.egress and (machine.grouped or Path(_LIMITER).exists())
+
+
+def own_processes(machine: Machine, confinement: Confinement) -> int:
+    """How many of all that come of a stem are not the tool's: bubblewrap's, what waits inside or
+    stays beside a direct one, and the relay.
+    """
+    if machine.bwrap is None:
+        return 0
+    return 2 + _first(confinement) + bool(confinement.egress)
+
+
+def _counted(confinement: Confinement, beside: int = 0) -> int:
+    """The kernel's limit, which counts what is inside; who started us may have set a lower one."""
+    most = confinement.processes + _first(confinement) + beside
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    return most if hard == resource.RLIM_INFINITY else min(most, hard)
+
+
+def _first(confinement: Confinement) -> int:
+    """Where processes have a namespace of their own, the first in it is bubblewrap's."""
+    return 0 if "processes" in confinement.host else 1
 
 
 def unwalled(
@@ -168,7 +189,9 @@ def unwalled(
             **_common(machine, confinement, argv, fds),
             "cwd": confinement.working_dir or confinement.folder,
             "env": {**_WITHOUT_A_VIEW, **environment(confinement)},
-            "landlock": landlock.rules(confinement, real) if restricted else None,
+            "landlock": landlock.rules(confinement, real, hidden=machine.hidden)
+            if restricted
+            else None,
             "limits": [*_limits(machine, confinement), processes],
             "seccomp": seccomp.build(apart=False, shared_memory=machine.grouped)
             if restricted
@@ -240,9 +263,10 @@ def _common(
 
 
 def _limits(machine: Machine, confinement: Confinement) -> list[tuple[int, int]]:
+    most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     limits = [
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_NOFILE, min(confinement.open_files, most_open)),
         (resource.RLIMIT_MEMLOCK, _LOCKED),
     ]
     if confinement.file_size is not None:

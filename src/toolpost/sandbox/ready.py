@@ -48,8 +48,6 @@ ended; what is left is killed.
 _IDLE: Final = 60.0
 _PATIENCE: Final = 10
 """So many times ``_IDLE`` without use, and nothing waits any more."""
-_OWN_PROCESSES: Final = 4
-"""Bubblewrap's two, the limiter or what waits inside, and the relay."""
 
 
 @dataclass(slots=True, eq=False)
@@ -165,7 +163,7 @@ class Ready:
             stem.group.limit(
                 memory=confinement.bound,
                 cpus=confinement.cpus,
-                processes=confinement.processes + _OWN_PROCESSES,
+                processes=confinement.processes + plan.own_processes(self._machine, confinement),
             )
         return stem
 
@@ -174,6 +172,7 @@ class Ready:
             stem = self._stems.popleft()
             if not stem.child.exited.done():
                 return stem
+            await stem.discard()
         self._spare = min(self._spare + 1, _MOST_STEMS)
         return await self._new_stem()
 

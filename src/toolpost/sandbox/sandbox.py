@@ -18,21 +18,25 @@ and their like); any other reads as exit code 128 + its number, as in a shell.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from toolpost.errors import ConfigError, MissingPart, SetupError
-from toolpost.process import Child, unhurried
+from toolpost.process import Child, Hearer, unhurried
 from toolpost.sandbox import cold, egress, finding, landlock, plan
 from toolpost.sandbox.confinement import (
+    LEAST_OPEN,
     LEVELS,
     Confinement,
     Level,
     Mode,
     are_words,
+    check_bounds,
     check_egress,
     check_paths,
     check_variables,
@@ -40,15 +44,33 @@ from toolpost.sandbox.confinement import (
     least_level,
 )
 from toolpost.sandbox.finding import Found, Missing
+from toolpost.sandbox.grounds import Grounds, check_grounds
 from toolpost.sandbox.ready import Ready
-from toolpost.sandbox.warm import Lost, Warm
+from toolpost.sandbox.stem import Lost
+from toolpost.sandbox.warm import Warm
+
+_Places = Sequence[tuple[int, int]]
+"""Which of our descriptors gets which number inside."""
+_Hearers = tuple[Hearer | None, Hearer | None]
+_TRIES: Final = 8
+"""More than there are stems that wait: all of them may be dead."""
 
 
 class Sandbox:
     """Confines children. One for a process; opened once, closed at the end."""
 
-    def __init__(self, found: Found, *, mode: Mode, state: str | None, lowered: bool) -> None:
+    def __init__(
+        self,
+        found: Found,
+        *,
+        mode: Mode,
+        state: str | None,
+        lowered: bool,
+        grounds: Grounds | None = None,
+    ) -> None:
         self.mode = mode
+        self._grounds = grounds
+        self._written: set[str] = set()
         self.lowered = lowered
         self._machine = found.machine
         self._missing = found.missing
@@ -57,13 +79,21 @@ class Sandbox:
 
     @classmethod
     async def open(
-        cls, *, mode: Mode = "standard", state: str | None = None, lower: bool = False
+        cls,
+        *,
+        mode: Mode = "standard",
+        state: str | None = None,
+        lower: bool = False,
+        grounds: Grounds | None = None,
     ) -> Self:
-        """Find out what can be had here. ``lower`` accepts one level less, in permissive mode."""
+        """Find out what can be had here. ``lower`` accepts one level less, in permissive mode;
+        ``grounds`` knows what no tool may write to, and where others may.
+        """
         if lower and mode != "permissive":
             raise ConfigError("a lower level of isolation is accepted in permissive mode only")
         state = None if state is None else await asyncio.to_thread(os.path.realpath, state)
-        made = cls(await finding.look(state), mode=mode, state=state, lowered=lower)
+        found = await finding.look(state)
+        made = cls(found, mode=mode, state=state, lowered=lower, grounds=grounds)
         await asyncio.to_thread(egress.sweep)
         made._ready.fill()
         return made
@@ -74,7 +104,13 @@ class Sandbox:
         if machine is None:
             return None
         found = Found(machine, None, self._missing)
-        return type(self)(found, mode=self.mode, state=self._state, lowered=self.lowered)
+        return type(self)(
+            found,
+            mode=self.mode,
+            state=self._state,
+            lowered=self.lowered,
+            grounds=self._grounds,
+        )
 
     async def close(self) -> None:
         """Let go of what waits; children that run are their callers' to end."""
@@ -122,7 +158,13 @@ class Sandbox:
         """What ``check`` does, and the real path behind each that is granted: they were looked up
         once, and what was checked is what is used.
         """
+        check_bounds(confinement)
+        _check_open_files()
         real = check_paths(confinement, precious=self._precious())
+        self._written.update(confinement.write)
+        check_grounds(confinement, real, self._grounds, self._written)
+        if self._machine.bwrap is None and self.level == "I1":
+            landlock.check(confinement, real)
         check_egress(confinement)
         check_variables(confinement)
         if confinement.egress and self._machine.bwrap is None:
@@ -221,13 +263,15 @@ class Sandbox:
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        on_stdout: Hearer | None = None,
+        on_stderr: Hearer | None = None,
         pass_fds: Sequence[int] | Mapping[int, int] = (),
     ) -> Child:
         """Start a program in a sandbox; what cannot be provided is refused here too.
 
-        Descriptors are as with ``process.spawn``; ``pass_fds`` may say which number each gets
-        inside, where there is no room for high ones. ``OSError`` says that it could not be started;
-        where nothing waited, that may be known only at the end: see ``cold.unbegun``.
+        Descriptors and hearers are as with ``process.spawn``; ``pass_fds`` may say which number
+        each gets inside, where there is no room for high ones. ``OSError`` says that it could not
+        be started; where nothing waited, that may be known only at the end: see ``hearing.py``.
         """
         if not argv or not argv[0] or not are_words(argv):
             raise OSError(errno.EINVAL, "a word of the command is empty, or none that can be said")
@@ -236,7 +280,7 @@ class Sandbox:
         fds = [(ours, theirs) for ours, theirs in streams if ours is not None]
         if pass_fds:
             fds += _passed(pass_fds)
-        child = await self._started(argv, confinement, fds)
+        child = await self._started(argv, confinement, fds, (on_stdout, on_stderr))
         self._ready.refill_behind(child)
         _leave_alone(child, stdout=stdout, stderr=stderr)
         return child
@@ -255,39 +299,47 @@ class Sandbox:
         await self._ready.settled()
 
     async def _started(
-        self, argv: Sequence[str], confinement: Confinement, fds: Sequence[tuple[int, int]]
+        self, argv: Sequence[str], confinement: Confinement, fds: _Places, hear: _Hearers
     ) -> Child:
         while (warm := self._ready.take(confinement)) is not None:
             try:
-                return await self._become(warm, argv, confinement, fds)
+                return await self._become(warm, argv, confinement, fds, hear)
             except Lost:
                 continue
-        return await self._cold(argv, confinement, fds)
+        for _ in range(_TRIES):
+            with contextlib.suppress(Lost):
+                return await self._cold(argv, confinement, fds, hear)
+        raise Lost("whatever is started here has ended before it had its program")
 
     async def _become(
         self,
         warm: Warm,
         argv: Sequence[str],
         confinement: Confinement,
-        fds: Sequence[tuple[int, int]],
+        fds: _Places,
+        hear: _Hearers,
     ) -> Child:
+        warm.child.hear(*hear)
         env = plan.environment(confinement)
         try:
             return await warm.become(argv, env=env, folder=confinement.folder, fds=fds)
         except BaseException:
+            warm.child.hear(None, None)  # its last words are not the program's
             await unhurried(warm.child.exited)
             raise
 
     async def _cold(
-        self, argv: Sequence[str], confinement: Confinement, fds: Sequence[tuple[int, int]]
+        self, argv: Sequence[str], confinement: Confinement, fds: _Places, hear: _Hearers
     ) -> Child:
         if self._machine.bwrap is not None and not plan.can_be_direct(self._machine, confinement):
-            return await self._become(await self._ready.new(confinement), argv, confinement, fds)
+            new = await self._ready.new(confinement)
+            return await self._become(new, argv, confinement, fds, hear)
         make = plan.direct if self._machine.bwrap is not None else plan.unwalled
         real = self._checked(confinement)
         targets = [theirs for _, theirs in fds]
         planned = make(self._machine, confinement, argv, fds=targets, real=real)
         stem = await self._ready.stem(confinement)
+        stem.child.hear(*hear)
         if self._machine.bwrap is not None:
             return await cold.become(stem, planned, [ours for ours, _ in fds])
         try:
@@ -296,6 +348,16 @@ class Sandbox:
             await stem.discard()
             raise
         return stem.child
+
+
+def _check_open_files() -> None:
+    """What is passed into a sandbox has high numbers at first."""
+    may = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if may < LEAST_OPEN:
+        raise MissingPart(
+            f"a sandbox needs {LEAST_OPEN} open files, and this process may have {may}: start it "
+            "after: ulimit -n 1024"
+        )
 
 
 def _passed(given: Sequence[int] | Mapping[int, int]) -> list[tuple[int, int]]:

@@ -39,6 +39,7 @@ _OF_THE_HOST: Final = (
     _NETLINK,
 )  # inet, inet6, netlink: services listen on abstract unix sockets
 _TTY_INJECTION: Final = (0x5412, 0x541C, 0x541D)  # TIOCSTI, TIOCLINUX, TIOCCONS
+_LEASES: Final = (1024, 1040)  # F_SETLEASE, F_SETDELEG: others' opening of a file waits for them
 _X32: Final = 0x40000000
 _NEWEST: Final = 462
 """The last call that was looked at (mseal). What came later answers as on an older kernel."""
@@ -131,11 +132,12 @@ _MODES: Final[dict[str, tuple[tuple[int, int], int]]] = {
 _CREATING: Final = {"open": 1, "openat": 2}
 """Where the mode means something only if the flags, in this argument, say O_CREAT or O_TMPFILE."""
 _O_CREATING: Final = 0o100 | 0o20000000
-_CLONE, _SOCKET, _SOCKETPAIR, _IOCTL, _PERSONALITY = (
+_CLONE, _SOCKET, _SOCKETPAIR, _IOCTL, _FCNTL, _PERSONALITY = (
     (56, 220),
     (41, 198),
     (53, 199),
     (16, 29),
+    (72, 25),
     (135, 92),
 )
 # Memory, semaphores and queues that any process of the user can name.
@@ -216,6 +218,7 @@ def build(
         steps += _when(numbers[here], _without_set_id(place, _CREATING.get(name)))
     steps += _when(_CLONE[here], _unless_bits(0, _NEW_NAMESPACE))
     steps += _when(_IOCTL[here], _none_of(1, _TTY_INJECTION))
+    steps += _when(_FCNTL[here], _none_of(1, _LEASES))
     steps += _when(_PERSONALITY[here], _one_of(0, (0, 0xFFFFFFFF), errno.EPERM))
     steps += _when(_SOCKETPAIR[here], _one_of(0, (1,), errno.EAFNOSUPPORT))
     if "processes" in host:

@@ -44,6 +44,12 @@ _BREAKING: Final = frozenset(
 """Signals that are likelier than a program which ends with such a status by itself."""
 
 
+class Lost(ChildProcessError):
+    """What waited has ended before it had its order: nothing was begun, and another can be
+    taken.
+    """
+
+
 class Stem:
     """A child that waits for its plan."""
 
@@ -71,6 +77,7 @@ class Stem:
         finally:
             far_end.close()
         child.reading = _as_told
+        _open_output(child)
         stem = cls(child, talk, group)
         try:
             await heard(talk, expected=b"+")
@@ -80,16 +87,28 @@ class Stem:
         return stem
 
     async def follow(self, plan: Plan, fds: Sequence[int] = ()) -> None:
-        """Become what the plan says; ``OSError`` says what could not be done."""
+        """Become what the plan says; ``OSError`` says what could not be done, ``Lost`` that nobody
+        has heard it.
+        """
         try:
             await send(self._talk, plan.data, [*fds, *plan.maps])
             await heard(self._talk, expected=b"")
+        except ConnectionError as fault:  # also of a plan that was left unread
+            raise Lost("a process that waited for its plan has ended") from fault
         finally:
             self._talk.close()
 
     async def discard(self) -> None:
         self._talk.close()
+        self.child.hear(None, None)  # its last words are not the program's
         await self.child.kill()
+
+
+def _open_output(child: Child) -> None:
+    """Whoever it becomes may open /dev/stdout: the pipe is ours, and nobody else reaches it."""
+    for drain in (child.stdout, child.stderr):
+        if drain is not None and drain.fd >= 0:
+            os.fchmod(drain.fd, 0o622)
 
 
 def _as_told(status: int) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.sandbox.confinement import Confinement, Host, within
+from toolpost.sandbox.nesting import placed
 
 USER: Final = 1000
 INNER: Final = "/run/toolpost/inner.py"
@@ -40,6 +41,8 @@ _WRITTEN: Final = {
     "/etc/hosts": "127.0.0.1 localhost tool\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
+_OF_ANOTHER: Final = {"/etc/gitconfig": "[safe]\n\tdirectory = *\n"}
+"""Root becomes another user, to whom what it may only read does not belong: git would refuse it."""
 _APART: Final = (
     "--unshare-user --unshare-ipc --unshare-uts --unshare-cgroup-try --disable-userns "
     "--cap-drop ALL --die-with-parent --new-session "
@@ -119,16 +122,18 @@ def options(
     host = confinement.host
     made: list[Option] = [*_APART, *(o for h, o in _UNLESS_OF_THE_HOST.items() if h not in host)]
     made += _furniture(shared_memory=shared_memory, processes="processes" in host)
-    for place, text in _WRITTEN.items():
+    foreign = _OF_ANOTHER if confinement.read and os.geteuid() == 0 else {}
+    for place, text in (*_WRITTEN.items(), *foreign.items()):
         made += ["--perms", "0644", "--file", piece(text.encode()), place]
     if inner:
         program = Path(__file__).with_name("_inner.py").read_bytes()
         made += ["--perms", "0644", "--file", piece(program), INNER]
     if confinement.egress:
         made += _bound("--ro-bind", source(SOCKET), SOCKET)
-    made += _granted(confinement, source)
+    grants = {path: real(path) for path in (*confinement.read, *confinement.write)}
+    made += _granted(confinement, source, grants)
     if hidden is not None:
-        made += _covered(hidden, {p: real(p) for p in (*confinement.read, *confinement.write)})
+        made += _covered(hidden, grants)
     if seccomp is not None:
         made += ["--seccomp", piece(seccomp)]
     return [*made, "--remount-ro", "/"]
@@ -169,12 +174,27 @@ def _empty(place: str) -> tuple[str, ...]:
     return ("--perms", "0555", "--size", "4096", "--tmpfs", place, "--remount-ro", place)
 
 
-def _granted(confinement: Confinement, source: Callable[[str], Source]) -> Iterator[Option]:
-    """Outer trees first, so that what lies in one is put on top of it."""
-    grants = dict.fromkeys((*interpreter()[1], *confinement.read), "--ro-bind")
-    grants |= dict.fromkeys(confinement.write, "--bind")
-    for path, how in sorted(grants.items(), key=lambda grant: grant[0].count("/")):
-        yield from _bound(how, source(path), path)
+def _granted(
+    confinement: Confinement, source: Callable[[str], Source], real: Mapping[str, str]
+) -> Iterator[Option]:
+    trees = interpreter()[1]
+    sources: dict[str, Source] = {}
+    real = {**{tree: tree for tree in trees}, **real}
+    for one in placed((*trees, *confinement.read), confinement.write, real):
+        if one.outer is None:
+            sources[one.place] = source(one.grant)
+        else:
+            sources[one.place] = _part(sources[one.outer], one.place[len(one.outer) :])
+        yield from _bound("--bind" if one.writable else "--ro-bind", sources[one.place], one.place)
+
+
+def _part(tree: Source, below: str) -> Source:
+    """A folder of a tree, whose owners are as the tree's. Root's trees stand where nobody can
+    change them, but what is in them can be made a link: that is always held.
+    """
+    if isinstance(tree, str) and os.geteuid() != 0:  # an older bubblewrap: it takes only a path
+        return tree + below
+    return ((tree if isinstance(tree, str) else tree[0]) + below,)
 
 
 def _bound(how: str, source: Source, place: str) -> tuple[Option, ...]:

@@ -15,14 +15,10 @@ from typing import Any, Final
 
 from toolpost.process import Child
 from toolpost.sandbox.plan import TALK, Plan
-from toolpost.sandbox.stem import Stem, heard, send
+from toolpost.sandbox.stem import Lost, Stem, heard, send
 
 _WORD: Final = re.compile(rb"(started|failed|exit)(?: (\d{1,6}))?(?: (\d{1,12}))?")
 _MOST: Final = 256
-
-
-class Lost(ChildProcessError):
-    """The sandbox ended while it waited: nothing was begun, and another can be taken."""
 
 
 class Warm:
@@ -105,10 +101,15 @@ class Warm:
 
     def _told(self) -> None:
         """What comes from inside may come from the tool: no more of it is believed than it could
-        bring about anyway.
+        bring about anyway. That its order was left unread, the kernel says.
         """
         try:
             said = self._talk.recv(_MOST)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            said = b""
+            self._fail(Lost("the sandbox ended before it had read its order"))
         except OSError:
             said = b""
         found = [_WORD.fullmatch(word) for word in said.splitlines()]
@@ -124,6 +125,8 @@ class Warm:
             self._hang_up()
             if self.child.on_leaving is not None:  # it ought to be
                 self.child.on_leaving(self.child)
+        if self.child.exited.done():
+            self._gone(None)
 
     def _hear(self, word: bytes, number: int, more: int) -> None:
         if word == b"exit":
@@ -138,12 +141,17 @@ class Warm:
     def _gone(self, _: object) -> None:
         """After the order, what has ended may have begun before: its end says how."""
         if self._ordered and not self._started.done():
+            if self._talk.fileno() >= 0:
+                self._told()  # it may never have read it; if that is not clear yet, it will be
+                return
             self._started.set_result(None)
-        elif not self._started.done():
-            fault = ChildProcessError("the sandbox ended before its program had begun")
+        self._fail(ChildProcessError("the sandbox ended before its program had begun"))
+        self._hang_up()
+
+    def _fail(self, fault: ChildProcessError) -> None:
+        if not self._started.done():
             self._started.set_exception(fault)
             self._started.exception()  # there may be nobody who waits for it
-        self._hang_up()
 
     def _hang_up(self) -> None:
         if self._talk.fileno() >= 0:

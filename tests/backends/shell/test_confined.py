@@ -139,6 +139,17 @@ async def test_a_lot_of_output_arrives_whole_from_its_first_byte() -> None:
             assert (await tools.execute("it")).output == "\n".join(map(str, range(40000)))
 
 
+async def test_a_script_may_open_its_output_by_name() -> None:
+    spec = confined(["sh", "-c", "echo no > /dev/stderr; exit 3"])
+    async with executor(spec) as tools, asyncio.timeout(60):
+        for _ in range(3):  # cold, and handed over to one that waits
+            error = (await tools.execute("it")).error
+            assert error is not None
+            assert error.message == "The program ended with exit status 3: no"
+    spec = confined(["sh", "-c", "echo out > /dev/stdout"])
+    assert (await call(spec)).output == "out"
+
+
 @pytest.mark.req("NA-7", "FM-9")
 async def test_at_the_limit_and_on_a_cancel_the_whole_tree_is_killed() -> None:
     tree = "echo begun; setsid sleep {0} & (sleep {0} &); trap '' TERM; sleep {0}; sleep {0}"
@@ -158,12 +169,40 @@ async def test_at_the_limit_and_on_a_cancel_the_whole_tree_is_killed() -> None:
 
 
 async def test_a_signal_and_a_status_are_told_apart() -> None:
-    killed = (await call(confined(["sh", "-c", "kill -9 $$"]))).error
+    broken = (await call(confined(["sh", "-c", "kill -SEGV $$"]))).error
     failed = (await call(confined(["sh", "-c", "echo no >&2; exit 3"]))).error
-    assert killed is not None
+    assert broken is not None
     assert failed is not None
-    assert (killed.code, failed.code) == ("RESOURCE_LIMIT", "EXECUTION_ERROR")
+    assert (broken.code, failed.code) == ("EXECUTION_ERROR", "EXECUTION_ERROR")
+    assert broken.message == "The program broke off (Segmentation fault)."
     assert failed.message == "The program ended with exit status 3: no"
+
+
+@pytest.mark.parametrize("level", ["as it is", "I2"])
+@pytest.mark.parametrize("end", ["kill -9 $$", "exit 137"])
+async def test_what_was_killed_ran_out_of_memory_only_where_that_may_be(
+    end: str, level: str
+) -> None:
+    shared = SharedSandbox()
+    opened = await shared()
+    if level == "I2":
+        shared._sandbox = await opened.lesser("I2") or opened
+    known = "cgroup" in shared.about["layers"]
+    settings = {"shell": {"programs": list(PROGRAMS)}}
+    registry = Registry([confined(["sh", "-c", f"echo no >&2; {end}"])])
+    async with Executor(registry, settings=settings, provide={SharedSandbox: shared}) as tools:
+        async with asyncio.timeout(60):
+            errors = [(await tools.execute("it")).error for _ in range(3)]  # cold and warm
+    await opened.close()
+    await shared.close()
+    for error in errors:
+        assert error is not None
+        if known:
+            said = "The program was killed, or ended with exit status 137: no"
+            assert (error.code, error.message) == ("EXECUTION_ERROR", said)
+        else:
+            assert error.code == "RESOURCE_LIMIT"
+            assert "most likely" in error.message
 
 
 async def test_a_status_that_reads_like_a_signal_means_what_the_table_says() -> None:
@@ -367,7 +406,7 @@ async def test_a_folder_that_cannot_be_entered_is_told_by_its_argument(tmp_path:
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed").chmod(0)
     spec = confined("ls", "folder", write=[str(tmp_path)], working_dir="{folder}")
-    for failure in (await cold_and_warm(spec, {"folder": "closed"}, program="ls"))[-1:]:
+    for failure in await cold_and_warm(spec, {"folder": "closed"}, program="ls"):
         assert failure.code == "VALIDATION_ERROR"
         said = "/folder: must be a folder that can be entered (Permission denied)"
         assert failure.message == said
@@ -378,5 +417,5 @@ async def test_a_program_that_cannot_be_started_has_done_nothing(tmp_path: Path)
     program.write_text("#!/nowhere\n")
     program.chmod(0o755)
     spec = confined([str(program)], effects="once", write=[str(tmp_path)])
-    for failure in (await cold_and_warm(spec, {}, program=str(program)))[-1:]:
+    for failure in await cold_and_warm(spec, {}, program=str(program)):
         assert (failure.code, failure.effects) == ("UNAVAILABLE", "none")

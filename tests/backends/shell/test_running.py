@@ -102,7 +102,14 @@ async def test_a_flood_is_ended_at_the_cap_and_memory_stays_flat(flood: str) -> 
 
 @pytest.mark.parametrize(
     ("flood", "kept"),
-    [("yes", "y\n"), ("yes >&2", ""), ("cat /dev/zero", "\0"), ("yes ''", "\n"), ("yes é", "é\n")],
+    [
+        ("yes", "y\n"),
+        ("yes >&2", ""),
+        ("cat /dev/zero", "\0"),
+        ("head -c 9000 /dev/zero", "\0"),  # goes over it only as JSON
+        ("yes ''", "\n"),
+        ("yes é", "é\n"),
+    ],
 )
 @pytest.mark.parametrize("output", ["text", "lines"])
 async def test_a_spec_may_ask_for_what_there_is_until_the_cap(
@@ -257,6 +264,7 @@ async def test_a_listener_hears_whole_lines_as_they_come(tmp_path: Path) -> None
     assert Progress(partial="one\n") in heard
     assert Progress(message="half done") in heard
     assert all(said.partial is None or said.partial.endswith("\n") for said in heard)
+    assert "".join(said.partial or "" for said in heard) == "one\ntwo\nthree\n"  # none later on
 
 
 async def test_a_talkative_program_is_not_told_line_by_line() -> None:

@@ -270,7 +270,7 @@ def _found(spec: ToolSpec, binding: Binding, path: tuple[str, ...]) -> Any:
             sys.path.insert(0, folder)
     try:
         found: Any = import_module(binding.module)
-    except Exception as exc:  # a module may raise anything while it is imported
+    except (Exception, SystemExit) as exc:  # a module may raise anything while it is imported
         raise InvalidSpec(
             f"{spec.name!r}: the module {binding.module!r} cannot be imported: "
             f"{type(exc).__name__}: {exc}"

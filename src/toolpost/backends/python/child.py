@@ -19,6 +19,7 @@ from __future__ import annotations
 import _thread
 import builtins
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -309,7 +310,8 @@ class Server:
         flush()
         text = "".join(traceback.format_exception(error))[-_TRACEBACK:]
         described: dict[str, Any] = {
-            "kind": "memory" if isinstance(error, MemoryError) else kind,
+            "kind": "memory" if (bound := bound_of(error)) == "memory" else kind,
+            "bound": bound,
             "type": type(error).__name__,
             "message": text_of(error),
             "bases": [base.__name__ for base in type(error).__mro__][:20],
@@ -386,6 +388,15 @@ def flush() -> None:
             stream.flush()
         except Exception:  # noqa: BLE001, S110 - the tool closed or replaced it: its business
             pass
+
+
+def bound_of(error: BaseException) -> str | None:
+    """What there was no more of, as far as it can be told from here."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return "memory"
+    threads = isinstance(error, RuntimeError) and "can't start new thread" in text_of(error)
+    return "processes" if threads or number == errno.EAGAIN else None
 
 
 def text_of(error: BaseException) -> str:

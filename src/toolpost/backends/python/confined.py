@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.backends.python.binding import Binding
+from toolpost.backends.python.starting import Bound
 from toolpost.errors import InvalidSpec
 from toolpost.plugins import SharedSandbox
 from toolpost.process import Child
@@ -47,9 +48,11 @@ class Confined:
             [*argv, str(_WIRE), own, *words], self._confinement, pass_fds={wire: _WIRE}
         )
 
-    def exceeded(self, child: Child) -> Sequence[str]:
+    def ran_into(self, bound: Bound, child: Child) -> bool | None:
         sandbox = self._shared.opened
-        return () if sandbox is None else sandbox.exceeded(child)
+        if sandbox is None or "cgroup" not in sandbox.about["layers"]:
+            return None
+        return bound in sandbox.exceeded(child)
 
 
 def confinement_of(

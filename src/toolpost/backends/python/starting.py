@@ -7,21 +7,24 @@ loaded only where a tool asks for it. It refuses to know what the process does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from toolpost.process import Child, spawn_script
 
+Bound = Literal["memory", "processes"]
+
 
 class Starter(Protocol):
     """Runs a Python file that is told the number of its end of the ``wire``, which folders are its
-    own to litter, and ``words``; ``exceeded`` says which bounds an ended one ran into.
+    own to litter, and ``words``; ``ran_into`` says whether it has met the bound of its ``memory``
+    or its ``processes``, or None where that cannot be known.
     """
 
     async def start(self, script: str, words: Sequence[str], *, wire: int) -> Child: ...
 
-    def exceeded(self, child: Child) -> Sequence[str]: ...
+    def ran_into(self, bound: Bound, child: Child) -> bool | None: ...
 
 
 class Plain(msgspec.Struct, frozen=True):
@@ -42,5 +45,5 @@ class Plain(msgspec.Struct, frozen=True):
             namespace=self.namespace,
         )
 
-    def exceeded(self, child: Child) -> Sequence[str]:
-        return ()
+    def ran_into(self, bound: Bound, child: Child) -> bool | None:
+        return None if bound == "memory" else False  # there is no other

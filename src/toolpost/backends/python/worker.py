@@ -272,12 +272,22 @@ class Worker:
         assert self._target is not None
         try:
             if kind == "error":
-                raise _failure(content, self._target, self._plan)
+                raise self._failed(content, self._target)
             answer.set_result(msgspec.convert(content, Output))
         except msgspec.ValidationError:
             answer.set_exception(InvalidOutput("The tool returned parts that are not in order."))
         except CallError as error:
             answer.set_exception(error)
+
+    def _failed(self, described: Any, target: Target) -> CallError:
+        """What the far side says that it could not start may be a process too many."""
+        suspected = type(described) is dict and described.get("bound") == "processes"
+        if suspected and self._plan.starter.ran_into("processes", self.child) is not False:
+            return ResourceLimit(
+                "The tool wanted to start more processes or threads than it may.",
+                details={"limit": "processes"},
+            )
+        return _failure(described, target, self._plan)
 
     def _retire(self) -> None:
         """It is no longer fit: the call it is at, if any, is its last."""
@@ -367,9 +377,10 @@ class Worker:
         memory = self._plan.memory
         tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
         log.error("worker %d died during a call: %s\n%s", self.child.pid, ending, tail[-4096:])
-        if memory is not None and ending.signal is not None and ending.max_rss > memory // 2:
-            return _out_of_memory(memory)
-        if "memory" in self._plan.starter.exceeded(self.child):
+        met = self._plan.starter.ran_into("memory", self.child)
+        if met is None and memory is not None and ending.signal is not None:
+            met = ending.max_rss > memory // 2
+        if met:
             return _out_of_memory(memory)
         return Unavailable(
             "The tool's process died before it answered.",

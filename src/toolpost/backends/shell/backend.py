@@ -1,10 +1,10 @@
 """Shell tools: programs of this machine, run without a shell, confined unless the spec says not.
 
 Above: the road. Below: ``binding`` (what the spec says), ``filling`` (values into words),
-``grants`` (folders, environment), ``starting``, ``hearing`` (what the program writes), ``ending``
-(what its end means). A program runs if the config lists it, with the words of its template and no
-others. What cannot be confined as the spec asks is refused with the reason; it never runs with
-less.
+``grants`` (folders, environment), ``starting``, ``ending`` (what its end means), and
+``sandbox/hearing.py`` for what the program writes. A program runs if the config lists it, with the
+words of its template and no others. What cannot be confined as the spec asks is refused with the
+reason; it never runs with less.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -21,14 +21,15 @@ from toolpost.backends.shell.binding import Command, command_of
 from toolpost.backends.shell.ending import output_of
 from toolpost.backends.shell.filling import argv_from, text_from
 from toolpost.backends.shell.grants import Folders, Variables
-from toolpost.backends.shell.hearing import Heard
 from toolpost.backends.shell.starting import Confined, Plain, Start, Starter, not_started
 from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
 from toolpost.errors import ConfigError, InvalidSpec, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox
+from toolpost.sandbox.hearing import Heard, Stream
 from toolpost.spec import Isolation, ToolSpec
+from toolpost.telling import Telling
 from toolpost.wording import shortened
 
 _HOMES: Final = {"process": "/nonexistent", "sandbox": "/tmp"}  # noqa: S108 - the sandbox's own
@@ -133,14 +134,15 @@ class ShellHandle:
     async def run(self, call: Call) -> Any:
         argv, stdin = self._argv(call), self._stdin(call)
         place, environment = self._folders.working_dir(call), self._variables()
-        with _readable(stdin) as fd, Heard(call, most=call.spec.limits.output) as heard:
+        with _readable(stdin) as fd, _telling(call) as tell:
+            heard = Heard(most=call.spec.limits.output, tell=tell)
             wanted = Start(
                 argv=argv,
                 working_dir=place,
                 environment=environment,
                 stdin=fd,
-                stdout=heard.stdout,
-                stderr=heard.stderr,
+                on_stdout=heard.on_stdout,
+                on_stderr=heard.on_stderr,
             )
             try:
                 child = await self._starter.start(wanted)
@@ -177,6 +179,19 @@ class ShellHandle:
     def _stdin(self, call: Call) -> str | None:
         word = self._command.stdin
         return None if word is None else text_from(word, call.arguments)
+
+
+@contextlib.contextmanager
+def _telling(call: Call) -> Iterator[Callable[[Stream, bytes], None] | None]:
+    """Who is told what it writes, if anybody wants to know; nobody is once the call is over."""
+    if call.on_progress is None:
+        yield None
+        return
+    telling = Telling(call)
+    try:
+        yield lambda stream, data: telling.hear(data, is_output=stream == "stdout")
+    finally:
+        telling.close()
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """How a program ended, and what it wrote, made into an output or an error.
 
-Above: ``backend.py``. Below: ``hearing.py`` and the binding. It refuses to start anything.
+Above: ``backend.py``. Below: ``hearing.py``, ``starting.py`` and the binding. It refuses to
+start anything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from toolpost.backends.shell.binding import Command, ExitCode
-from toolpost.backends.shell.hearing import Heard
+from toolpost.backends.shell.starting import KILLED
 from toolpost.call import Call
 from toolpost.characters import stripped
 from toolpost.document import parse
@@ -27,6 +28,7 @@ from toolpost.errors import (
     ToolNotFound,
 )
 from toolpost.process import Exit
+from toolpost.sandbox.hearing import Heard
 
 _MOST_WORDS: Final = 2000
 """Characters of what a program said last, for a model to read."""
@@ -46,11 +48,15 @@ def output_of(command: Command, heard: Heard, ending: Exit, *, call: Call) -> An
         call.warn(f"The output was cut off: {heard.flooded} went over {most:,} bytes.")
     else:
         _raise_if_failed(command, heard, ending)
-    text = _text(bytes(heard.output), call)
+    text = _text(bytes(heard.stdout), call)
     if binding.output == "json":
         return _json(text)
     shape = _lines if binding.output == "lines" else _whole
-    return shape(text) if heard.flooded is None else _cut(text, most, shape)
+    if not binding.truncate or len(msgspec.json.encode(shape(text))) <= most:
+        return shape(text)
+    if heard.flooded is None:
+        call.warn(f"The output was cut off: as JSON, it goes over {most:,} bytes.")
+    return _cut(text, most, shape)
 
 
 def _raise_if_failed(command: Command, heard: Heard, ending: Exit) -> None:
@@ -67,7 +73,8 @@ def _raise_if_failed(command: Command, heard: Heard, ending: Exit) -> None:
 
 def _error(status: int, meaning: ExitCode, words: str) -> CallError:
     kind = SAYABLE[meaning.error]
-    said = f"The program ended with exit status {status}" + (f": {words}" if words else ".")
+    how = "was killed, or ended" if status == KILLED else "ended"
+    said = f"The program {how} with exit status {status}" + (f": {words}" if words else ".")
     return kind(
         said if meaning.message is None else meaning.message,
         details={"exit_status": status, **({"said": words} if meaning.message and words else {})},

@@ -71,8 +71,8 @@ class Folders:
             fixed and not any(map(Path(*self._absolute(fixed)).is_relative_to, self.all))
         ):
             raise InvalidSpec(
-                "working_dir is inside a folder that the tool may use: name that in 'write' or "
-                "'read'",
+                "working_dir has to be inside a folder that the tool may use: name that in "
+                "'write' or 'read'",
                 at=("binding", "working_dir"),
             )
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -24,12 +26,14 @@ from toolpost.errors import (
     Unavailable,
 )
 from toolpost.plugins import SharedSandbox
-from toolpost.process import Child, Exit
+from toolpost.process import Child, Exit, Hearer
 from toolpost.sandbox import Confinement
 from toolpost.sandbox.confinement import within
 from toolpost.sandbox.view import system
 from toolpost.spec import ToolSpec
 
+KILLED: Final = 128 + signal.SIGKILL
+"""The status of what was killed, as a shell has it; a program may also end with it by itself."""
 _log = logging.getLogger("toolpost.tools")
 _NOT_NOW: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 _EXCEEDED: Final = {
@@ -45,8 +49,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str | None
     environment: Mapping[str, str]
     stdin: int | None
-    stdout: int
-    stderr: int
+    on_stdout: Hearer
+    on_stderr: Hearer
 
 
 class Starter(Protocol):
@@ -79,8 +83,8 @@ class Plain:
             cwd=wanted.working_dir or "/",
             memory=self._memory,
             stdin=wanted.stdin,
-            stdout=wanted.stdout,
-            stderr=wanted.stderr,
+            on_stdout=wanted.on_stdout,
+            on_stderr=wanted.on_stderr,
         )
 
     async def ended(self, child: Child, ending: Exit) -> Exit:
@@ -126,8 +130,8 @@ class Confined:
                 wanted.argv,
                 confinement,
                 stdin=wanted.stdin,
-                stdout=wanted.stdout,
-                stderr=wanted.stderr,
+                on_stdout=wanted.on_stdout,
+                on_stderr=wanted.on_stderr,
             )
         except SetupError as missing:
             _log.error("%s cannot be confined: %s", self._name, missing)
@@ -141,6 +145,8 @@ class Confined:
         sandbox = await self._open()
         for bound in sandbox.exceeded(child):
             raise ResourceLimit(_EXCEEDED[bound], details={"limit": bound})
+        if ending.signal == signal.SIGKILL and "cgroup" in sandbox.about["layers"]:
+            return replace(ending, code=KILLED, signal=None)  # by no bound: that would be known
         return ending
 
     async def problem(self) -> str | None:
@@ -156,7 +162,8 @@ def not_started(exc: OSError, program: str) -> Exception:
     """What it means that the kernel would not start a program: nothing has happened."""
     if exc.errno == errno.E2BIG:
         return InvalidArguments(
-            "The arguments are too long for a command line. Ask for less at a time.",
+            "The arguments, with the variables of the tool, are too long for a command line. Ask "
+            "for less at a time.",
             effects="none",
         )
     if exc.errno in _NOT_NOW or isinstance(exc, ChildProcessError):

@@ -178,6 +178,36 @@ def run_a_set_user_id_program(targets: dict[str, Any]) -> object:
 
 
 @attack
+def move_what_a_read_only_folder_lies_in(targets: dict[str, Any]) -> object:
+    """A later call would find it where it can be written."""
+    os.rename(os.path.dirname(targets["kept"]), "moved")
+    return os.listdir("moved")
+
+
+@attack
+def swap_what_a_read_only_folder_lies_in(targets: dict[str, Any]) -> object:
+    os.mkdir("other")
+    here, there = os.path.dirname(targets["kept"]).encode(), b"other"
+    call(316, 276, -100, here, -100, there, 2)  # RENAME_EXCHANGE
+    return os.listdir("other")
+
+
+@attack
+def link_a_file_out_of_a_read_only_folder(targets: dict[str, Any]) -> object:
+    os.link(os.path.join(targets["kept"], "file"), "linked")
+    return open("linked", "r+").fileno()
+
+
+@attack
+def hold_up_who_opens_a_file(targets: dict[str, Any]) -> object:
+    """With a lease, for which it is enough to read the file: who is to write it has to wait."""
+    import fcntl
+
+    open("leased", "w").close()
+    return fcntl.fcntl(os.open("leased", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+
+@attack
 def make_a_device(targets: dict[str, Any]) -> object:
     os.mknod("device", stat.S_IFBLK | 0o600, os.makedev(7, 0))
     return os.stat("device").st_rdev
@@ -683,7 +713,9 @@ def write_a_huge_file(targets: dict[str, Any]) -> object:
 
 @attack
 def open_files_without_end(targets: dict[str, Any]) -> object:
-    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(512)]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1536)]
     return len(opened)
 
 

@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from toolpost.errors import MissingPart
 from toolpost.process import Child
 from toolpost.sandbox import view
 from toolpost.sandbox.confinement import Confinement
@@ -42,6 +44,8 @@ _ALONE: Final = _DIES | {
 """What uses things up has a sandbox to itself."""
 _WATCHED: Final = frozenset(name for name in ATTACKS if name.endswith("_who_watches"))
 """In a sandbox that has waited somebody else watches than in one made for the call."""
+_NESTED: Final = frozenset(name for name in ATTACKS if "read_only_folder" in name)
+"""Their workspace has something in it that is only to be read."""
 _NEEDS_GROUP: Final = frozenset(("take_all_memory_with_children",))
 _IPC_RMID: Final = 0
 
@@ -59,10 +63,11 @@ async def probe(sandbox: Sandbox, names: Iterable[str] = ()) -> list[Probed]:
     wanted = tuple(names) or tuple(ATTACKS)
     if "cgroup" not in sandbox.about["layers"]:
         wanted = tuple(name for name in wanted if name not in _NEEDS_GROUP)
-    together = [name for name in wanted if name not in _ALONE]
+    together = [name for name in wanted if name not in _ALONE | _NESTED]
+    nested = [name for name in wanted if name in _NESTED]
     found: dict[str, Probed] = {}
     with baited() as targets:
-        for some in (together, *([name] for name in wanted if name in _ALONE)):
+        for some in (together, nested, *([name] for name in wanted if name in _ALONE)):
             if some:
                 found |= await _attacked(sandbox, some, targets)
         if watched := [name for name in wanted if name in _WATCHED]:
@@ -76,7 +81,14 @@ async def _attacked(
     sandbox: Sandbox, names: Sequence[str], targets: dict[str, Any]
 ) -> dict[str, Probed]:
     furnish(targets)
-    child = await sandbox.spawn(command(names, targets), _confinement(targets))
+    nested = _NESTED.issuperset(names)
+    read = (targets["kept"],) if nested else ()
+    try:
+        child = await sandbox.spawn(command(names, targets), _confinement(targets, read=read))
+    except MissingPart as refusal:
+        if not nested:
+            raise
+        return {name: Probed(name, True, f"refused: {refusal}") for name in names}
     try:
         async with asyncio.timeout(_PATIENCE):
             await child.wait()
@@ -87,16 +99,23 @@ async def _attacked(
     return {name: _judged(name, said.get(name, ""), child) for name in names}
 
 
-def _confinement(targets: dict[str, Any]) -> Confinement:
-    return Confinement(write=(targets["workspace"],), memory=160 * _MIB, file_size=16 * _MIB)
+def _confinement(targets: dict[str, Any], read: tuple[str, ...] = ()) -> Confinement:
+    return Confinement(
+        read=read, write=(targets["workspace"],), memory=160 * _MIB, file_size=16 * _MIB
+    )
 
 
 def furnish(targets: dict[str, Any]) -> None:
-    """An empty workspace, but for a link that leads out of it."""
-    workspace = Path(targets["workspace"])
+    """An empty workspace, but for a link that leads out of it and a folder to be kept."""
+    workspace, kept = Path(targets["workspace"]), Path(targets["kept"])
     for left in workspace.iterdir():
-        left.unlink()
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
     (workspace / "laid").symlink_to(targets["secret"])
+    kept.mkdir(parents=True)
+    (kept / "file").touch()
 
 
 def command(names: Iterable[str], targets: dict[str, Any]) -> list[str]:
@@ -135,6 +154,7 @@ def baited() -> Iterator[dict[str, Any]]:
         targets = {
             "secret": str(secret),
             "workspace": str(workspace),
+            "kept": str(workspace / "above" / "kept"),
             "home": str(Path.home()),
             "parent": os.getpid(),
             "victim": stack.enter_context(_victim()),
