@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from toolpost.builtin.browser.browser import Browser
 from toolpost.builtin.browser.program import chromium
 from toolpost.config import Config
 from toolpost.errors import ConfigError, Unavailable
+from toolpost.extensions.retry import Retry
 from toolpost.spec import ToolSpec
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +77,18 @@ for (const kind of [String, Array, Document, Element, HTMLElement, Node])
   for (const name of Object.getOwnPropertyNames(kind.prototype))
     try { Object.defineProperty(kind.prototype, name, { get() { return () => "a lie" } }) } catch {}
 </script>""",
+    "/halves": """<title>Halves</title><p>\U0001f600\U0001f600\U0001f600</p><b></b><script>
+const b = document.querySelector("b"); b.textContent = "x\\ud800y"; b.title = "\\udfff";
+document.title = "a\\ud800b"</script>""",
+    "/font": """<title>Font</title><style>@font-face { font-family: X; src: url(/never) }
+h1 { font-family: X }</style><h1>text</h1>""",
+    "/inputs": """<title>Inputs</title><input type=date><input type=range><input type=color>
+<input type=month><input type=time onchange=this.remove()>""",
+    "/closes": "<title>Opener</title><a onclick='window.open(`/close`)'>open</a>",
+    "/close": "<title>Closes</title><button onclick='window.close()'>x</button>",
+    "/blank": "<title>Blank</title><button onclick='location = `about:blank`'>x</button>",
+    "/round": Reply("", 302, headers={"Location": "/round"}),
+    "/locked": Reply("", 401, headers={"WWW-Authenticate": "Basic realm=x"}),
     "/shut": "<title>Shut</title><button onclick='close()'>x</button><script>close()</script>",
 }
 
@@ -81,6 +96,15 @@ for (const kind of [String, Array, Document, Element, HTMLElement, Node])
 def answers(asked: Asked) -> Any:
     found = PAGES.get(asked.target.partition("?")[0], Reply("nothing", 404))
     return Reply(found, type="text/html; charset=utf-8") if isinstance(found, str) else found
+
+
+@pytest.fixture(autouse=True)
+def pages() -> Iterator[None]:
+    """What one test serves, no other does."""
+    before = dict(PAGES)
+    yield
+    PAGES.clear()
+    PAGES.update(before)
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +144,11 @@ class Web:
         return browser
 
 
-async def using(site: Service, **more: Any) -> AsyncIterator[Web]:
+async def using(site: Service, *guards: Retry, **more: Any) -> AsyncIterator[Web]:
     async with serving(lambda _: Reply("<title>Other</title>", type="text/html")) as other:
         egress = ("*", site.authority, other.authority)
         entries = list(tools(Settings(egress=egress, **more), Path()))
-        async with Executor(Registry(entries)) as executor:
+        async with Executor(Registry(entries), guards=guards) as executor:
             yield Web(site, other, entries, executor)
 
 
@@ -138,6 +162,13 @@ async def web(site: Service) -> AsyncIterator[Web]:
 async def small(site: Service) -> AsyncIterator[Web]:
     """With a browser that may be brought to its end."""
     async for one in using(site, sessions=2, memory=700 * 1024 * 1024):
+        yield one
+
+
+@pytest.fixture(scope="module")
+async def again(site: Service) -> AsyncIterator[Web]:
+    """Where what failed for a reason that passes is tried again."""
+    async for one in using(site, Retry()):
         yield one
 
 
@@ -222,6 +253,107 @@ async def test_long_texts_are_cut_where_that_was_asked_for(web: Web, who: str) -
     assert described["length"] > 100
 
 
+async def test_half_a_character_ends_nothing(web: Web, who: str) -> None:
+    opened = await web.done("navigate", {"url": "/halves"}, who)
+    pid = web.browser.pid
+    assert opened["title"] == "a\ufffdb"
+    found = await web.done("extract", {"selector": "b", "attributes": ["title"]}, who)
+    assert found["items"] == [{"text": "x\ufffdy", "attributes": {"title": "\ufffd"}}]
+    for most, text in ((1, ""), (2, "\U0001f600"), (3, "\U0001f600")):
+        found = await web.done("extract", {"selector": "p", "max_chars": most}, who)
+        assert (found["items"], found["truncated"]) == ([{"text": text}], True)
+    assert "x\ufffdy" in (await web.done("snapshot", {}, who))["snapshot"]
+    assert web.browser.pid == pid
+
+
+async def test_an_answer_that_makes_no_sense_fails_its_own_call_only(
+    site: Service, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = """import sys; sys.path[:0] = sys.argv[1:3]
+import json
+from inside import serving
+serving._say = lambda writer, what: writer.write(json.dumps(what).encode() + b"\\n")
+serving.main()"""
+    monkeypatch.setattr(running, "_BEGIN", says)
+    async for web in using(site):
+        await web.done("navigate", {"url": "/two"}, who)
+        pid = web.browser.pid
+        odd = await web("navigate", {"url": "/halves"}, f"{who}2")
+        assert (code(odd), "no text" in message(odd)) == ("EXECUTION_ERROR", True)
+        assert (await web.done("extract", {"selector": "p"}, who))["title"] == "Two"
+        assert web.browser.pid == pid
+
+
+@pytest.mark.parametrize(
+    ("sort", "wrong", "right"),
+    [
+        ("date", "30.11.2026", "2026-11-30"),
+        ("range", "999", "7"),
+        ("color", "red", "#FF0000"),
+        ("month", "May", "2026-05"),
+    ],
+)
+async def test_a_value_that_an_input_does_not_take_is_not_told_as_filled_in(
+    web: Web, who: str, sort: str, wrong: str, right: str
+) -> None:
+    target = f"input[type={sort}]"
+    lost = await web("fill", {"url": "/inputs", "target": target, "value": wrong}, who)
+    assert (code(lost), "another form" in message(lost)) == ("VALIDATION_ERROR", True)
+    await web.done("fill", {"url": "/inputs", "target": target, "value": right}, who)
+
+
+async def test_an_input_that_goes_once_it_is_filled_in_has_been(web: Web, who: str) -> None:
+    given = {"url": "/inputs", "target": "input[type=time]", "value": "10:00"}
+    await web.done("fill", given, who)
+    assert (await web.done("extract", {"selector": "input[type=time]"}, who))["count"] == 0
+
+
+async def test_a_page_that_cannot_be_pictured_is_not_told_as_a_missing_element(
+    web: Web, who: str
+) -> None:
+    await web.done("navigate", {"url": "/font"}, who)
+    unseen = await web("screenshot", {}, who, timeout=6)
+    assert (code(unseen), "No picture" in message(unseen)) == ("EXECUTION_ERROR", True)
+    assert (await web.done("extract", {"selector": "h1"}, who))["items"] == [{"text": "text"}]
+
+
+@pytest.mark.parametrize("page", ["/round", "/locked"])
+async def test_what_would_fail_again_is_not_to_be_tried_again(
+    web: Web, who: str, page: str
+) -> None:
+    failed = await web("navigate", {"url": page}, who)
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.retryable) == ("EXECUTION_ERROR", False)
+    assert "again" not in failed.error.message
+
+
+async def test_a_click_that_leads_nowhere_is_no_success(web: Web, who: str) -> None:
+    PAGES["/astray"] = "<title>?</title><a href=https://127.0.0.1:1/>x</a>"
+    await web.done("navigate", {"url": "/astray"}, who)
+    led = await web("click", {"target": "a"}, who)
+    assert led.error is not None
+    assert (led.error.code, led.error.effects) == ("EXECUTION_ERROR", "unknown")
+    assert "could not be loaded" in led.error.message
+
+
+@pytest.mark.parametrize("page", ["/pays", "/closes", "/blank"])
+async def test_a_click_that_was_done_is_not_told_as_if_it_had_not_been(
+    web: Web, who: str, page: str
+) -> None:
+    async with serving() as private:
+        PAGES["/pays"] = "<title>Pay</title><form action=/pay method=post><button>x</button></form>"
+        PAGES["/pay"] = Reply("", 302, headers={"Location": f"{private.url}/secret"})
+        await web.done("navigate", {"url": page}, who)
+        if page == "/closes":  # only a window that was opened may
+            await web.done("click", {"target": "a"}, who)
+        done = await web("click", {"target": "button"}, who)
+        assert private.connections == 0
+    assert done.error is not None
+    assert done.error.effects == "unknown"
+    assert "done" in done.error.message
+    assert (done.error.code == "POLICY_DENIED") == (page == "/pays")
+
+
 async def test_dialogs_are_dismissed_and_downloads_refused(web: Web, who: str) -> None:
     asked = await web.done("click", {"url": "/asks", "target": "button"}, who)
     assert asked["title"] == "false,"
@@ -293,6 +425,12 @@ for (const one of there) {
 Promise.all(asked).then(() => { document.body.innerHTML = "<b id=over>over</b>" });
 </script>"""
 
+BUSY = """<!doctype html><title>Busy</title><body><script>
+for (let i = 0; i < 16; i++)  // each a site of its own, refused, and shown in a process of its own
+  document.body.append(Object.assign(document.createElement("iframe"),
+    { src: `http://${i}.${Math.random()}.invalid/` }));
+</script>"""
+
 
 @pytest.mark.req("NA-10")
 async def test_attack_no_spelling_of_a_private_address_is_opened(web: Web, who: str) -> None:
@@ -337,13 +475,23 @@ async def test_attack_no_redirect_leads_to_what_is_private(web: Web, who: str, w
         PAGES["/moves"] = f"<title>Moving</title><a id=a href={to}>x</a><script>a.click()</script>"
         PAGES["/framed"] = f"<title>Framed</title><iframe src={to}></iframe>"
         moved = await web("navigate", {"url": "/moved"}, who)
-        assert code(moved) in ("POLICY_DENIED", "UNAVAILABLE"), moved
+        assert code(moved) in ("POLICY_DENIED", "UNAVAILABLE", "EXECUTION_ERROR"), moved
         for path in ("/moves", "/framed"):
             result = await web("extract", {"url": path, "selector": "body"}, who)
             assert "root:" not in str(result.output)
         later = await web("snapshot", {}, who, timeout=3)
         assert "root:" not in str(later.output)
         assert private.connections == 0
+
+
+async def test_what_the_proxy_says_is_no_page(who: str) -> None:
+    async with serving() as closed:
+        gone_soon = closed.authority
+    settings = Settings(egress=(gone_soon,))
+    async with Executor(Registry(tools(settings, Path()))) as executor:
+        result = await executor.execute("browser_navigate", {"url": f"http://{gone_soon}/"})
+        assert code(result) == "UNAVAILABLE"
+        assert "could not be loaded" in message(result)
 
 
 async def test_a_private_address_has_to_be_named(who: str) -> None:
@@ -410,6 +558,35 @@ async def test_a_page_that_hangs_when_it_is_clicked_is_closed(web: Web, who: str
     assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
 
 
+async def test_why_a_page_was_closed_is_told_and_not_that_there_is_none(
+    again: Web, who: str
+) -> None:
+    PAGES["/soon"] = "<title>Soon</title><p>x<script>setTimeout(() => { for (;;); }, 500)</script>"
+    await again.done("navigate", {"url": "/soon"}, who)
+    while (stopped := await again("extract", {"selector": "p"}, who, timeout=4)).success:
+        pass
+    assert (code(stopped), "the page was closed" in message(stopped)) == ("TIMEOUT", True)
+    await again.done("navigate", {"url": "/two"}, who)
+    pid = again.browser.pid
+    assert pid is not None
+    while (shown := part(pid, "--type=renderer")) is not None:
+        shown.kill()
+        await gone(shown.pid)
+    crashed = await again("snapshot", {}, who)
+    assert (code(crashed), "crashed" in message(crashed)) == ("UNAVAILABLE", True)
+
+
+async def test_what_has_used_up_its_time_is_not_tried_again(again: Web, who: str) -> None:
+    await again.done("navigate", {"url": "/two"}, who)
+    late = await again("navigate", {"url": "/never"}, who, timeout=6)
+    assert late.error is not None
+    assert (late.error.code, late.error.retryable) == ("TIMEOUT", False)
+    assert late.metadata.attempts == 1
+    told = re.search(r"did not load within ([\d.]+) s", late.error.message)
+    assert told is not None
+    assert float(told[1]) > 1
+
+
 async def test_a_huge_page_is_read_in_bounds(web: Web, who: str) -> None:
     found = await web.done("extract", {"url": "/huge", "selector": "p", "limit": 3}, who)
     assert (len(found["items"]), found["count"]) == (3, 10_000)
@@ -472,6 +649,15 @@ def below(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
+def part(pid: int, word: str) -> psutil.Process | None:
+    """The process of the browser with that word on its command line."""
+    for one in below(pid):
+        with suppress(psutil.NoSuchProcess):  # or only its zombie is left
+            if word in one.cmdline():
+                return one
+    return None
+
+
 @pytest.mark.parametrize("name", ["chromium", "node"])
 async def test_a_browser_that_died_is_started_again(small: Web, who: str, name: str) -> None:
     await small.done("navigate", {"url": "/"}, who)
@@ -484,6 +670,64 @@ async def test_a_browser_that_died_is_started_again(small: Web, who: str, name: 
     assert code(empty) in ("EXECUTION_ERROR", "UNAVAILABLE")
     assert (await small.done("navigate", {"url": "/"}, who))["title"] == "Tea"
     assert "playwright" not in sys.modules
+
+
+@pytest.mark.parametrize("word", ["run-driver", "--type=zygote"])
+async def test_a_browser_that_is_of_no_use_any_more_is_ended(
+    site: Service, who: str, word: str
+) -> None:
+    """What drives it is gone, or what makes its pages; sessions that come then see to it."""
+    async for web in using(site):
+        await web.done("navigate", {"url": "/"}, who)
+        pid = web.browser.pid
+        assert pid is not None
+        while (one := part(pid, word)) is not None:
+            one.kill()
+            await gone(one.pid)
+        ended = await web("navigate", {"url": "/"}, f"{who}2")
+        assert (code(ended), "The browser ended" in message(ended)) == ("UNAVAILABLE", True)
+        assert (await web.done("navigate", {"url": "/"}, f"{who}3"))["title"] == "Tea"
+        assert web.browser.pid != pid
+
+
+async def test_how_a_browser_ended_is_logged(
+    small: Web, who: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small.done("navigate", {"url": "/"}, who)
+    pid = small.browser.pid
+    assert pid is not None
+    chromium_itself = part(pid, "--remote-debugging-pipe")
+    assert chromium_itself is not None
+    chromium_itself.kill()
+    await gone(pid)
+    assert (await small.done("navigate", {"url": "/"}, who))["title"] == "Tea"
+    (record,) = [one for one in caplog.records if "the browser has ended" in one.getMessage()]
+    assert "pw:browser" in record.getMessage(), "what Chromium itself said last"
+    assert "\nChromium ended" in record.getMessage()
+    assert "dbus/" not in record.getMessage()
+
+
+async def test_many_busy_pages_do_not_end_the_browser(web: Web) -> None:
+    PAGES["/busy"] = BUSY
+    await web.done("navigate", {"url": "/"}, "busy 0")
+    pid = web.browser.pid
+    callers = [f"busy {number}" for number in range(3)]
+    opened = [web("navigate", {"url": "/busy"}, caller) for caller in callers]
+    assert [code(result) for result in await asyncio.gather(*opened)] == [None] * 3
+    assert web.browser.pid == pid
+
+
+async def test_a_helper_of_the_browser_may_end_time_and_again(web: Web, who: str) -> None:
+    await web.done("navigate", {"url": "/"}, who)
+    pid = web.browser.pid
+    assert pid is not None
+    for _ in range(7):
+        while (helper := part(pid, "--type=gpu-process")) is None:
+            await web("screenshot", {}, who)  # has it started again; may fail itself
+        helper.kill()
+        await gone(helper.pid)
+    assert (await web.done("navigate", {"url": "/two"}, who))["title"] == "Two"
+    assert web.browser.pid == pid
 
 
 async def test_a_browser_that_nobody_uses_is_closed_and_comes_back(site: Service) -> None:
@@ -501,6 +745,24 @@ async def test_a_browser_that_nobody_uses_is_closed_and_comes_back(site: Service
     for process in left:
         await gone(process.pid)
     assert browser.pid is None
+
+
+async def test_a_session_that_nobody_uses_is_closed_while_another_is_busy(who: str) -> None:
+    PAGES["/holds"] = "<title>Holds</title><script>fetch('/never')</script>"
+    async with serving(answers) as site, serving(lambda _: forever) as slow:
+        egress = (site.authority, slow.authority)
+        entries: list[Any] = list(tools(Settings(egress=egress, idle=1), Path()))
+        async with asyncio.timeout(FENCE), Executor(Registry(entries)) as executor:
+
+            async def opened(url: str, session: str) -> Result:
+                return await executor.execute("browser_navigate", {"url": url}, session_id=session)
+
+            (await opened(f"{site.url}/holds", "idle")).raise_for_error()
+            busy = asyncio.ensure_future(opened(slow.url, "busy"))
+            await site.gone.wait()
+            assert not busy.done()
+            busy.cancel()
+            await asyncio.gather(busy, return_exceptions=True)
 
 
 async def test_nothing_is_left_of_it_when_we_are_killed(site: Service) -> None:

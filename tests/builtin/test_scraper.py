@@ -387,8 +387,13 @@ async def test_it_runs_in_a_process_of_its_own() -> None:
 
 
 async def test_a_page_that_takes_for_ever_is_given_up_at_the_limit() -> None:
-    async with serving(lambda _: forever) as service, scraping(service) as executor:
-        result = await executor.execute("web_scraper", {"url": service.url}, timeout=1)
+    def answers(asked: Asked) -> Any:
+        return forever if asked.target == "/forever" else html("tea")
+
+    async with serving(answers) as service, scraping(service) as executor:
+        assert (await executor.execute("web_scraper", {"url": service.url})).success  # it is warm
+        given = {"url": f"{service.url}/forever"}
+        result = await executor.execute("web_scraper", given, timeout=2)
         async with asyncio.timeout(20):
             await service.gone.wait()
     assert result.error is not None

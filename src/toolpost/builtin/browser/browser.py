@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from toolpost.builtin.browser.running import Left, Running, confinement, verify_installed
+from toolpost.builtin.browser.running import Ended, Left, Running, confinement, verify_installed
 from toolpost.builtin.browser.settings import Settings
 from toolpost.builtin.web_answers import url_given
 from toolpost.call import Call
@@ -23,6 +23,7 @@ from toolpost.errors import (
     CallError,
     Denied,
     InvalidArguments,
+    Outcome,
     OutputTooLarge,
     SetupError,
     TimedOut,
@@ -35,6 +36,9 @@ from toolpost.plugins import SharedSandbox
 _MARGIN: Final = 1.0
 """Seconds before the limit at which the browser gives up, so that it can still say why."""
 _ASCII: Final = "".join(map(chr, range(33, 127)))
+_ACTS: Final = ("click", "fill")
+_WITHOUT_PAGE: Final = ("crashed", "ended", "slow")
+"""What went wrong, if there is no page any more."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -78,27 +82,34 @@ class Browser:
         self, what: str, call: Call, given: Mapping[str, Any], sandbox: SharedSandbox | None
     ) -> dict[str, Any]:
         """Have it done in the caller's session; the answer, or a ``CallError``."""
-        arguments = dict(given)
+        arguments, began = dict(given), monotonic()
         if arguments.get("url") is not None:
             arguments["url"] = await self._reachable(arguments["url"])
         order = {"do": what, "session": _session(call), "given": arguments}
-        answer = await self._asked(order, call, sandbox or self._own)
+        answer = await self._asked(order, _end(call, began), sandbox or self._own)
         if "fault" in answer:
             kind, said = answer["fault"]
-            raise _failure(kind, said, arguments.get("url"))
+            if kind == "late":
+                said = f"{said} within {monotonic() - began:.1f} s: the page was closed."
+            raise _failure(what, kind, said, arguments.get("url"))
         done: dict[str, Any] = answer["done"]
-        await self._verify(done["url"], done["status"])
+        try:
+            await self._verify(done["url"], done["status"])
+        except Refused as fault:
+            raise _led_astray(what, fault) from None
         return done
 
     async def _asked(
-        self, order: Mapping[str, Any], call: Call, sandbox: SharedSandbox
+        self, order: Mapping[str, Any], ends: float, sandbox: SharedSandbox
     ) -> dict[str, Any]:
         while True:
             running = await self._started(sandbox)
             try:
-                return await running.ask({**order, "seconds": _seconds(call)})
+                return await running.ask({**order, "seconds": max(ends - monotonic(), 0.5)})
             except Left:
                 continue  # it was idle for long enough: a new one is asked
+            except Ended:
+                return {"fault": ("ended", "The browser ended in the middle of it.")}
 
     async def _started(self, sandbox: SharedSandbox) -> Running:
         async with self._starting:
@@ -120,8 +131,8 @@ class Browser:
         return f"{url}{mark}{quote(fragment.strip(), safe=_ASCII)}"
 
     async def _verify(self, where: str, status: int | None) -> None:
-        """A page that led elsewhere: nothing was loaded from where it must not be, and that is
-        said. Where the proxy refuses it answers 403.
+        """A page that led elsewhere: nothing was loaded from where it must not be, and ``Refused``
+        says so. Where the proxy refuses it answers 403.
         """
         try:
             about = urlsplit(where)
@@ -130,12 +141,9 @@ class Browser:
             return
         if port is None or not about.hostname:
             return
-        try:
-            self._granted.verify(about.hostname, port)
-            if status == 403:
-                await self._granted.addresses(about.hostname, port)
-        except Refused as fault:
-            raise _refusal(fault) from None
+        self._granted.verify(about.hostname, port)
+        if status == 403:
+            await self._granted.addresses(about.hostname, port)
 
 
 def _session(call: Call) -> str:
@@ -144,23 +152,35 @@ def _session(call: Call) -> str:
     return json.dumps([who.id, who.user, who.agent, call.session_id])
 
 
-def _seconds(call: Call) -> float:
-    """What is left for the browser's part."""
-    left = call.started + call.spec.time_limit
-    left = left if call.deadline is None else min(left, call.deadline)
-    return max(left - monotonic() - _MARGIN, 0.5)
+def _end(call: Call, began: float) -> float:
+    """Of the browser's part in a run: what came before a run, such as another, is not its time."""
+    ends = began + call.spec.time_limit
+    return (ends if call.deadline is None else min(ends, call.deadline)) - _MARGIN
 
 
-def _refusal(fault: Refused) -> CallError:
+def _refusal(fault: Refused, effects: Outcome = "none") -> CallError:
     if isinstance(fault, Unresolved):
-        return Unavailable(f"{fault}. Try again later.", effects="none")
-    return Denied(f"This tool may not connect there: {fault}. Use another tool.", effects="none")
+        return Unavailable(f"{fault}. Try again later.", effects=effects)
+    return Denied(f"This tool may not connect there: {fault}. Use another tool.", effects=effects)
 
 
-def _failure(kind: str, message: str, url: str | None) -> CallError:
+def _led_astray(what: str, fault: Refused) -> CallError:
+    """The refusal of where a page led to: what led there has happened."""
+    if what not in _ACTS or isinstance(fault, Unresolved):
+        return _refusal(fault, effects="unknown")
+    why = f"It may have been done, but the page led where this tool may not connect: {fault}."
+    return Denied(f"{why} Find out before anything is tried again.", effects="unknown")
+
+
+def _failure(what: str, kind: str, message: str, url: str | None) -> CallError:
     if kind == "unreachable" and url is not None:
         message = f"{message.rstrip('.')}: {urlsplit(url).hostname}. Try again later."
-    return _FAILURES[kind](message)
+    failure = _FAILURES[kind](message)
+    # what is only looked at may be tried again, but not if that would tell of something else: that
+    # there is no page any more, or no time. (Of an act it has to be said that it may be done.)
+    if what not in _ACTS and (kind == "late" or (kind in _WITHOUT_PAGE and url is None)):
+        failure.retryable, failure.remedy = False, "other_tool"
+    return failure
 
 
 def _wrong(message: str) -> CallError:
@@ -172,16 +192,20 @@ def _amiss(message: str) -> CallError:
     return InvalidArguments(message, effects="none")
 
 
-_FAILURES: Final = {
+_FAILURES: Final[Mapping[str, Callable[[str], CallError]]] = {
     "busy": lambda said: Unavailable(f"{said} Try again later.", effects="none"),
     "crashed": lambda said: Unavailable(f"{said} Open it again, or use another tool."),
     "download": lambda said: ToolFailed(f"{said} Use another tool for it.", remedy="other_tool"),
     "empty": _wrong,
+    "ended": lambda said: Unavailable(f"{said} Its pages are gone: open them again."),
     "failed": ToolFailed,
+    "form": InvalidArguments,
     "large": OutputTooLarge,
+    "late": TimedOut,
     "missing": ToolFailed,
     "selector": _amiss,
     "slow": TimedOut,
+    "unloadable": lambda said: ToolFailed(f"{said} Use another tool.", remedy="other_tool"),
     "unreachable": Unavailable,
 }
 """What went wrong inside → what is told."""

@@ -23,6 +23,7 @@ _BEHIND: Final = (
 )
 SWITCHES: Final = (
     "--disable-gpu",
+    "--disable-gpu-process-crash-limit",  # else the sixth time that one ends is the end of all
     "--disable-quic",
     "--disable-domain-reliability",
     "--disable-client-side-phishing-detection",

@@ -11,7 +11,9 @@ import asyncio
 import itertools
 import json
 import logging
+import re
 import socket
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -35,13 +37,27 @@ _STOPPING: Final = 11.0
 """Seconds to stop what was cancelled; then the browser is killed."""
 _PROCESSES: Final = 1000
 """Threads count."""
+_OPEN_FILES: Final = 8192
+"""As many as Chromium would have: short of them, it ends."""
 _BEGIN: Final = "import sys; sys.path[:0] = sys.argv[1:3]; from inside.serving import main; main()"
 _PACKAGES: Final = ("playwright", "greenlet")
 _FONTS: Final = "/etc/fonts"
+_WHOSE: Final = re.compile(rb'\{"id": (\d{1,18}),')
+_SAYING_WHY: Final = {"DEBUG": "pw:browser"}
+"""Has Playwright repeat what Chromium says."""
+_NO_MATTER: Final = "dbus/"
+"""In lines of Chromium's that say nothing: there is no such bus in a sandbox."""
+_LEAVING: Final = 2.0
+"""Seconds until nothing more is heard of it."""
+_MOST_WORDS: Final = 2000
 
 
 class Left(Exception):
     """It ended before it had begun with an order."""
+
+
+class Ended(Exception):
+    """It ended in the middle of one."""
 
 
 def confinement(settings: Settings) -> Confinement:
@@ -55,6 +71,8 @@ def confinement(settings: Settings) -> Confinement:
         egress=settings.egress,
         memory=settings.memory,
         processes=_PROCESSES,
+        open_files=_OPEN_FILES,
+        environment=_SAYING_WHY,
         tier=2,
     )
 
@@ -82,8 +100,10 @@ def _here() -> str:
 class Running:
     """Made by ``start``; over when ``child`` is, or when it has said that it leaves."""
 
-    def __init__(self, child: Child, reader: asyncio.StreamReader, writer: Any) -> None:
-        self._child, self._reader, self._writer = child, reader, writer
+    def __init__(
+        self, child: Child, sandbox: Confines, reader: asyncio.StreamReader, writer: Any
+    ) -> None:
+        self._child, self._sandbox, self._reader, self._writer = child, sandbox, reader, writer
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._begun: set[int] = set()
@@ -103,7 +123,7 @@ class Running:
                 ours.close()
                 raise
         reader, writer = await asyncio.open_connection(sock=ours, limit=_MOST_LINE)
-        running = cls(child, reader, writer)
+        running = cls(child, sandbox, reader, writer)
         try:
             await running._greeted()
         except BaseException:
@@ -154,31 +174,50 @@ class Running:
         except (TimeoutError, ValueError):
             said = {}
         if "ready" not in said:
-            tail = b"" if self._child.stderr is None else self._child.stderr.tail
-            why = said.get("failed") or tail.decode(errors="replace")
-            _log.error("the browser did not start: %s", why[-2000:] or "it said nothing")
+            why = said.get("failed") or self._last_words
+            _log.error("the browser did not start: %s", why[-_MOST_WORDS:] or "it said nothing")
             raise Unavailable("The browser did not start. Use another tool.", effects="none")
 
     async def _hear(self) -> None:
         """Hand out the answers until there are no more."""
         try:
             while line := await self._reader.readline():
-                said = msgspec.json.decode(line)
+                said = _understood(line)
                 if "left" in said:
                     self.leaving = True
                 elif "begun" in said:
                     self._begun.add(said["id"])
                 else:
                     self._heard(said)
-        except (ValueError, OSError) as fault:
+        except (ValueError, KeyError, TypeError, OSError) as fault:
             _log.error("the browser is ended: what it says cannot be understood (%s)", fault)
-        self.leaving = True
+        unasked, self.leaving = not self.leaving, True
         self._child.kill_soon()
+        if unasked:
+            await self._tell_why()
         for later in self._stopped.values():
             later.cancel()
         for number, answer in self._waiting.items():
             if not answer.done():
-                answer.set_exception(_crashed() if number in self._begun else Left())
+                answer.set_exception(Ended() if number in self._begun else Left())
+
+    async def _tell_why(self) -> None:
+        """It has ended, and nobody has asked for that: how, and what it said last."""
+        how = "it does not end"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVING):
+                ending = await self._child.ended()
+                how = f"code {ending.code}, signal {ending.signal}"
+        met = self._sandbox.exceeded(self._child)
+        bounds = f", it met its bounds: {', '.join(met)}" if met else ""
+        words = self._last_words[-_MOST_WORDS:]
+        _log.warning("the browser has ended (%s%s): %s", how, bounds, words)
+
+    @property
+    def _last_words(self) -> str:
+        tail = b"" if self._child.stderr is None else self._child.stderr.tail
+        lines = tail.decode(errors="replace").splitlines()
+        return "\n".join(line for line in lines if _NO_MATTER not in line)
 
     def _heard(self, said: dict[str, Any]) -> None:
         if (stopped := self._stopped.pop(said["id"], None)) is not None:
@@ -190,8 +229,16 @@ class Running:
         self._writer.write(json.dumps(what).encode() + b"\n")
 
 
-def _crashed() -> Unavailable:
-    return Unavailable("The browser ended in the middle of it: its pages are gone. Try again.")
+def _understood(line: bytes) -> dict[str, Any]:
+    """One answer that makes no sense is the end of its own order only, if it says which that is."""
+    try:
+        said: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+    except ValueError as fault:
+        if (whose := _WHOSE.match(line)) is None:
+            raise
+        _log.error("the browser said something that cannot be understood (%s)", fault)
+        return {"id": int(whose[1]), "fault": ["failed", "What the page says is no text."]}
+    return said
 
 
 def _words(settings: Settings) -> list[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from playwright.async_api import Error, FloatRect, Locator, Page
+from playwright.async_api import Error, FloatRect, Locator, Page, Response
 from playwright.async_api import TimeoutError as Late
 
-from .faults import Fault
+from .faults import ANOTHER_FORM, Fault, fault_of
 from .sessions import Session
 
 _SETTLING: Final = 5_000.0
@@ -26,11 +26,18 @@ _TALLEST: Final = 8_000
 _WIDEST: Final = 2_000
 _MOST_PIXELS: Final = _TALLEST * _WIDEST
 _MOST_PNG: Final = 8 * 1024 * 1024
+_READING: Final = 1_000.0
+"""Milliseconds to read back what was filled in."""
+_EXACT: Final = ("color", "range")
+_CHOOSY: Final = (*_EXACT, "date", "datetime-local", "month", "number", "time", "week")
+"""The types of inputs that do not take every text."""
+_NO_PAGE: Final = (502, 503)
+"""What the sandbox's proxy says where it has no connection, or has too many."""
 _REF: Final = re.compile(r"(?:f\d+)?e\d+")
 
 _TITLE: Final = """() => {
   const title = Object.getOwnPropertyDescriptor(Document.prototype, "title").get;
-  return title.call(document).slice(0, 300);
+  return title.call(document).slice(0, 300).replace(/[\\ud800-\\udbff]$/, "");
 }"""
 _SIZE: Final = """() => {
   const root = Object.getOwnPropertyDescriptor(Document.prototype, "documentElement").get;
@@ -41,24 +48,25 @@ _FOUND: Final = """(selector, names, most, room) => {
   const get = (kind, name) => Object.getOwnPropertyDescriptor(kind.prototype, name).get;
   const inner = get(HTMLElement, "innerText"), whole = get(Node, "textContent");
   const attribute = Element.prototype.getAttribute;
-  let found;
+  const part = (text) => {  // no half of a character
+    const kept = text.slice(0, Math.max(room, 0));
+    cut ||= text.length > room;
+    room -= text.length;
+    return kept.length < text.length ? kept.replace(/[\\ud800-\\udbff]$/, "") : kept;
+  };
+  let found, cut = false;
   try { found = Document.prototype.querySelectorAll.call(document, selector); }
   catch { return null; }
   const items = [];
-  let cut = false;
   for (const one of found) {
     if (items.length >= most || room <= 0) { cut = true; break; }
     const all = (one instanceof HTMLElement ? inner.call(one) : whole.call(one)) || "";
-    const item = { text: all.slice(0, room) };
-    cut ||= all.length > room;
-    room -= item.text.length;
+    const item = { text: part(all) };
     for (const name of names) {
       const value = attribute.call(one, name);
       if (value === null) continue;
       item.attributes ??= {};
-      item.attributes[name] = value.slice(0, Math.max(room, 0));
-      cut ||= value.length > room;
-      room -= value.length;
+      item.attributes[name] = part(value);
     }
     items.push(item);
   }
@@ -77,15 +85,21 @@ async def open_page(page: Page, url: str, seconds: float) -> int | None:
     try:
         answer = await page.goto(url, wait_until="domcontentloaded", timeout=seconds * 1000)
     except Late:
-        raise Fault("slow", f"The page did not load within {seconds:.1f} s.") from None
+        raise Fault("late", "The page did not load") from None
     except Error as error:
         if "ERR_ABORTED" in error.message:  # what a server sends to be kept, or an empty answer
             raise Fault("download", "There is no page: it is a download, or empty.") from None
         if "interrupted by another" not in error.message:
             raise
         answer = None  # it leads elsewhere by itself
+    if answer is not None and answer.status in _NO_PAGE and _is_the_proxys(answer):
+        raise Fault("unreachable", "The page could not be loaded.")
     await _settled(page)
     return None if answer is None else answer.status
+
+
+def _is_the_proxys(answer: Response) -> bool:
+    return answer.headers.get("proxy-status", "").startswith("toolpost")
 
 
 async def screenshot(session: Session, given: Mapping[str, Any]) -> Done:
@@ -102,9 +116,9 @@ async def screenshot(session: Session, given: Mapping[str, Any]) -> Done:
         width, height = await _asked(session, _SIZE)
         wide, tall = max(1, min(width, _WIDEST)), max(1, min(height, _TALLEST))
         clip: FloatRect = {"x": 0, "y": 0, "width": wide, "height": tall}
-        png = await page.screenshot(full_page=True, clip=clip, animations="disabled")
+        png = await _pictured(session, full_page=True, clip=clip)
     else:
-        png = await page.screenshot(animations="disabled")
+        png = await _pictured(session)
     if len(png) > _MOST_PNG:
         raise Fault("large", "The picture has too many bytes. Take a smaller part of the page.")
     return {
@@ -113,6 +127,16 @@ async def screenshot(session: Session, given: Mapping[str, Any]) -> Done:
         "height": int.from_bytes(png[20:24], "big"),
         "png": base64.b64encode(png).decode(),
     }
+
+
+async def _pictured(session: Session, **what: Any) -> bytes:
+    try:
+        return await session.page.screenshot(
+            animations="disabled", timeout=session.patience, **what
+        )
+    except Late:
+        why = "No picture could be taken: what is on the page, such as its fonts, does not load."
+        raise Fault("missing", f"{why} Read it with browser_snapshot.") from None
 
 
 async def extract(session: Session, given: Mapping[str, Any]) -> Done:
@@ -125,7 +149,13 @@ async def extract(session: Session, given: Mapping[str, Any]) -> Done:
 
 
 async def snapshot(session: Session, given: Mapping[str, Any]) -> Done:
-    text, most = await session.page.aria_snapshot(mode="ai"), given["max_chars"]
+    try:
+        text = await session.page.aria_snapshot(mode="ai", timeout=session.patience)
+    except Late:
+        raise Fault(
+            "missing", "It takes too long to describe the page. Read a part: browser_extract."
+        ) from None
+    most = given["max_chars"]
     return {
         **await _about(session),
         "snapshot": text[:most],
@@ -138,24 +168,55 @@ async def click(session: Session, given: Mapping[str, Any]) -> Done:
     page = session.page
     async with session.clicking():
         await _located(page, given["target"]).click()
-        await _settled(page)
-    if session.page is not page:
-        await _settled(session.page)
-    return await _about(session)
+        try:
+            await _settled(page)
+        except Error:
+            if not page.is_closed():
+                raise
+    with _afterwards():
+        if session.page is not page:
+            await _settled(session.page)
+        return await _about(session)
 
 
 async def fill(session: Session, given: Mapping[str, Any]) -> Done:
     found, value = _located(session.page, given["target"]), given["value"]
+    sort = (await found.get_attribute("type") or "").lower()
     try:
         await found.fill(value)
     except Error as error:
         if "not an <input>" not in error.message:
             raise
         await _chosen(found, value)
-    if given["submit"]:
-        await found.press("Enter")
-        await _settled(session.page)
-    return await _about(session)
+    with _afterwards():
+        if sort in _CHOOSY:
+            await _verify_taken(found, value.strip().lower(), exactly=sort in _EXACT)
+        if given["submit"]:
+            await found.press("Enter")
+            await _settled(session.page)
+        return await _about(session)
+
+
+async def _verify_taken(found: Locator, value: str, *, exactly: bool) -> None:
+    """Some inputs put another value, or none, in the place of one that does not suit them."""
+    try:
+        taken = (await found.input_value(timeout=_READING)).lower()
+    except Error:  # it was taken, and the input is not there any more
+        return
+    if taken != value and (exactly or not taken):
+        raise Fault("form", ANOTHER_FORM)
+
+
+@contextmanager
+def _afterwards() -> Iterator[None]:
+    """Something was done: what goes wrong from now on is not told as if nothing had been."""
+    try:
+        yield
+    except (Error, Fault) as error:
+        fault = error if isinstance(error, Fault) else fault_of(error)
+        if fault.kind == "empty":
+            raise Fault("failed", "It was done, and the page has closed itself.") from None
+        raise Fault("failed", fault.message) if fault.kind == "selector" else fault from None
 
 
 async def _chosen(found: Locator, value: str) -> None:
@@ -183,7 +244,10 @@ async def _settled(page: Page) -> None:
 
 
 async def _about(session: Session) -> Done:
-    return {"url": session.page.url[:_MOST_URL], "title": await _asked(session, _TITLE)}
+    url = session.page.url
+    if url.startswith("chrome-error:"):
+        raise Fault("unloadable", "It led to a page that could not be loaded.")
+    return {"url": url[:_MOST_URL], "title": await _asked(session, _TITLE)}
 
 
 async def responds(session: Session) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -21,11 +22,12 @@ from playwright.async_api import Error, async_playwright
 
 from .actions import ACTIONS, open_page, responds
 from .faults import Fault, fault_of
-from .sessions import HUNG, Session, Sessions
+from .sessions import Session, Sessions, end
 
 _MOST_LINE: Final = 1024 * 1024
 _PROBING: Final = 2.0
 """Seconds that a page has to show that it is alive, once it has let something take too long."""
+_HALVES: Final = re.compile("[\ud800-\udfff]")
 _UNWANTED: Final = (
     "--disable-popup-blocking",
     "--disable-ipc-flooding-protection",
@@ -55,7 +57,7 @@ async def _serve(wire: int, options: Mapping[str, Any]) -> None:
             _say(writer, {"failed": error.message[-2000:]})
             await writer.drain()
             return
-        browser.on("disconnected", lambda _: os._exit(HUNG))
+        browser.on("disconnected", lambda _: end("Chromium ended"))
         sessions = Sessions(browser, most=options["sessions"], idle=options["idle"])
         _say(writer, {"ready": browser.version})
         await _Desk(writer, sessions).attend(reader, options["idle"])
@@ -73,7 +75,7 @@ class _Desk:
         listening = asyncio.ensure_future(self._listen(reader))
         while not listening.done():
             await asyncio.wait((listening,), timeout=min(idle / 4, 10.0))
-            if not self._under_way and await self._sessions.tidy() and not self._under_way:
+            if await self._sessions.tidy() and not self._under_way:
                 _say(self._writer, {"left": True})
                 await self._writer.drain()
                 return
@@ -121,8 +123,7 @@ class _Desk:
             async with asyncio.timeout(max(ends - monotonic(), 0)):
                 return await self._on_page(session, order, ends)
         except TimeoutError:
-            long = f"It took longer than {order['seconds']:.1f} s: the page was closed."
-            fault = Fault("slow", long)
+            fault = Fault("late", "It was not done")
         except Fault as found:
             fault = found
         except Error as error:
@@ -136,7 +137,7 @@ class _Desk:
         if given.get("url"):
             page = await self._sessions.fresh(session)
             status = await open_page(page, given["url"], max(ends - monotonic() - 1, 0.1))
-        session.wait_at_most(ends - monotonic() - 1)
+        session.wait_at_most(ends - monotonic() - _PROBING)
         return {**await ACTIONS[order["do"]](session, given), "status": status}
 
     async def _judged(self, session: Session, fault: Fault) -> Fault:
@@ -147,12 +148,20 @@ class _Desk:
                     await responds(session)
             except (TimeoutError, Error, Fault):
                 fault = Fault("slow", "The page does not respond: it was closed.")
-        if fault.kind in ("crashed", "slow"):
+        if fault.kind == "crashed":
+            await self._sessions.verify_alive()
+        if fault.kind in ("crashed", "late", "slow"):
             await session.close()
-        elif fault.kind == "unreachable":
+        elif fault.kind in ("unloadable", "unreachable"):
             await session.drop()
         return fault
 
 
 def _say(writer: asyncio.StreamWriter, what: Mapping[str, Any]) -> None:
-    writer.write(json.dumps(what).encode() + b"\n")
+    """Pages may have half characters, which are no text: whole ones take their places."""
+    text = json.dumps(what, ensure_ascii=False)
+    try:
+        line = text.encode()
+    except UnicodeEncodeError:
+        line = _HALVES.sub("\ufffd", text).encode()
+    writer.write(line + b"\n")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from playwright.async_api import (
     Browser,
@@ -29,6 +30,10 @@ _ELEMENT: Final = 5.0
 """Seconds that an element may take to be there, if there are so many."""
 _CLOSING: Final = 8.0
 """Seconds that anything may take to close; what will not takes the browser with it."""
+_MAKING: Final = 15.0
+"""Seconds that a page may take to be made; Chromium that makes none any more is ended."""
+_ALIVE: Final = 5.0
+"""Seconds that Chromium has to show that it is there."""
 _OPENING: Final = 5.0
 """Seconds that a window may take to begin to load."""
 _VIEW: Final[ViewportSize] = {"width": 1280, "height": 800}
@@ -43,6 +48,8 @@ class Session:
         self.one_at_a_time = asyncio.Lock()
         self.used = monotonic()
         self.users = 0
+        self.patience = 0.0
+        """Milliseconds that are left for what is asked of it."""
         self._clicking = False
         self._opened: list[Page] = []
         """The window that the click under way has opened, if any."""
@@ -63,6 +70,13 @@ class Session:
 
     async def fresh(self, browser: Browser) -> Page:
         """The page, made if there is none."""
+        try:
+            async with asyncio.timeout(_MAKING):
+                return await self._made(browser)
+        except TimeoutError:
+            end("no page could be made")
+
+    async def _made(self, browser: Browser) -> Page:
         if self._context is None:
             self._context = await browser.new_context(
                 accept_downloads=False, service_workers="block", viewport=_VIEW
@@ -83,7 +97,8 @@ class Session:
         self._appearing.clear()
         try:
             yield
-            await self._window()
+            with suppress(Fault):  # the page has closed itself: there is nobody to ask
+                await self._window()
         finally:
             self._clicking = False
         for opened in self._opened:
@@ -93,9 +108,10 @@ class Session:
                     await before.close()
 
     def wait_at_most(self, seconds: float) -> None:
-        """For an element to be there."""
+        """For a page that is looked at as a whole; for an element to be there, less."""
+        self.patience = max(seconds, 0.1) * 1000
         if self._context is not None:
-            self._context.set_default_timeout(min(max(seconds, 0.1), _ELEMENT) * 1000)
+            self._context.set_default_timeout(min(self.patience, _ELEMENT * 1000))
 
     async def protocol(self) -> CDPSession:
         page = self.page
@@ -148,8 +164,14 @@ async def _closed(what: Page | BrowserContext) -> None:
     try:
         async with asyncio.timeout(_CLOSING):
             await what.close()
-    except (TimeoutError, Error):
-        os._exit(HUNG)
+    except (TimeoutError, Error) as fault:
+        end(f"what was to be closed was not: {fault!r}")
+
+
+def end(why: str) -> NoReturn:
+    """At once, and with all that was started: the sandbox sees to it."""
+    os.write(sys.stderr.fileno(), f"\n{why}\n".encode())
+    os._exit(HUNG)
 
 
 class Sessions:
@@ -176,6 +198,14 @@ class Sessions:
 
     async def fresh(self, session: Session) -> Page:
         return await session.fresh(self._browser)
+
+    async def verify_alive(self) -> None:
+        """Neither Chromium nor what drives it has ended, or this does."""
+        try:
+            async with asyncio.timeout(_ALIVE):
+                await (await self._browser.new_browser_cdp_session()).detach()
+        except (TimeoutError, Error) as fault:
+            end(f"Chromium is not there any more: {fault!r}")
 
     async def tidy(self) -> bool:
         """Close what has been idle for too long; is there nothing left to wait for?"""
