@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.processes import innermost
 from toolpost import Runtime
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
@@ -83,6 +85,27 @@ async def worker_process(
         if child.returncode is None:
             child.kill()
             await child.wait()
+
+
+@asynccontextmanager
+async def hung(server: Embedded) -> AsyncIterator[None]:
+    """The server answers nobody; then it dies, and is started again."""
+    assert server._child is not None
+    (pid,) = innermost(server._child.pid)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        await until(lambda: "T (stopped)" in Path(f"/proc/{pid}/status").read_text())
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    await server.stop()
+    await server.start()
+
+
+async def back(*sides: Bus) -> None:
+    """They have lost their connection, and have one again."""
+    for side in sides:
+        await until(lambda at=side: at.reconnects and at.problem is None)  # type: ignore[misc]
 
 
 async def until(holds: Callable[[], Any], seconds: float = 30.0) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.bus.house import gateway, until, worker
-from toolpost import tool
+from tests.bus.house import back, gateway, until, worker
+from toolpost import Runtime, tool
+from toolpost.bus.connection import Waiting
 from toolpost.bus.embedded import Embedded
+from toolpost.worker import Worker
 
 pytestmark = pytest.mark.anyio
 paid: list[int] = []
@@ -93,6 +97,146 @@ async def test_without_a_bus_the_rest_of_the_house_stands(tmp_path: Path) -> Non
             await until(lambda: [s.name for s in tools.list()] == ["add"])
             assert (await tools.execute("add", {"a": 1, "b": 2})).output == 3
             await until(lambda: not tools.problems)
+
+
+@tool(tier=1, limits={"output": 8_000_000})
+async def fill(size: int) -> str:
+    """Give back so many letters."""
+    return "x" * size
+
+
+@tool(tier=1)
+async def echo(text: str) -> int:
+    """Count the letters."""
+    return len(text)
+
+
+async def returned(tools: Runtime, one: Worker) -> None:
+    await back(one.bus, tools.executor.backends["nats"].bus)  # type: ignore[attr-defined]
+
+
+async def test_a_bus_that_comes_back_with_nothing_on_its_disk_serves_on(tmp_path: Path) -> None:
+    server, large = Embedded(tmp_path / "nats"), {"size": 3_000_000}
+    await server.start()
+    async with (
+        worker(server, "empty", tmp_path, [fill]) as one,
+        gateway(server, "empty", tmp_path) as tools,
+    ):
+        await until(tools.list)
+        assert (await tools.execute("fill", large)).success
+        await server.stop()
+        shutil.rmtree(tmp_path / "nats")
+        await server.start()
+        await returned(tools, one)
+        assert (await tools.execute("fill", {"size": 1})).output == "x"
+        assert (await tools.execute("fill", large)).success
+    await server.stop()
+
+
+async def test_where_calls_were_claimed_none_runs_unclaimed_because_jetstream_is_gone(
+    tmp_path: Path,
+) -> None:
+    paid.clear()
+    config = tmp_path / "nats.conf"
+    config.write_text(f"jetstream {{ store_dir: {json.dumps(str(tmp_path / 'js'))} }}\n")
+    server = Embedded(tmp_path / "nats", config=str(config))
+    await server.start()
+    async with (
+        worker(server, "off", tmp_path, [pay]) as one,
+        gateway(server, "off", tmp_path) as tools,
+    ):
+        await until(tools.list)
+        assert (await tools.execute("pay", {"amount": 1})).success
+        await server.stop()
+        config.write_text("")
+        await server.start()
+        await returned(tools, one)
+        for amount in (2, 3):  # nor does the second
+            error = (await tools.execute("pay", {"amount": amount})).error
+            assert error is not None
+            assert (error.code, error.effects, error.retryable) == ("UNAVAILABLE", "none", True)
+    await server.stop()
+    assert paid == [1]
+
+
+async def test_without_an_object_store_what_is_too_large_is_told_as_that(tmp_path: Path) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text("")
+    async with (
+        Embedded(tmp_path / "nats", config=str(config)) as server,
+        worker(server, "small", tmp_path, [fill, echo]),
+        gateway(server, "small", tmp_path) as tools,
+    ):
+        await until(tools.list)
+        answer = (await tools.execute("fill", {"size": 3_000_000})).error
+        assert answer is not None
+        assert (answer.code, answer.effects, answer.retryable) == ("UNAVAILABLE", "done", False)
+        assert "too large" in answer.message
+        request = (await tools.execute("echo", {"text": "x" * 3_000_000})).error
+        assert request is not None
+        assert (request.code, request.effects, request.retryable) == ("UNAVAILABLE", "none", False)
+
+
+class Held:
+    """A tool that is held until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.came, self.go, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        @tool(tier=1, timeout=60)
+        async def hold() -> str:
+            """Hold on."""
+            self.came.set()
+            await self.go.wait()
+            self.over.set()
+            return "held"
+
+        self.tool = hold
+
+
+async def test_a_call_that_ends_while_the_bus_is_away_is_answered_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    held, server = Held(), Embedded(tmp_path / "nats")
+    await server.start()
+    async with (
+        worker(server, "p", tmp_path, [held.tool]) as one,
+        gateway(server, "p", tmp_path) as tools,
+    ):
+        await until(tools.list)
+        call = asyncio.create_task(tools.execute("hold", {}))
+        await held.came.wait()
+        await server.stop()
+        await until(lambda: one.bus.problem)
+        held.go.set()
+        await held.over.wait()
+        await server.start()
+        assert (await call).output == "held"
+    await server.stop()
+
+
+async def test_of_a_bus_that_is_just_back_the_worker_is_heard_before_it_is_taken_for_dead(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.worker.running.BEAT", 60.0)  # it says nothing
+    held, silences, heard = Held(), list[float](), Waiting.next
+
+    async def counted(self: Waiting, seconds: float) -> Any:
+        silences.append(seconds)
+        return await heard(self, seconds)
+
+    async with (
+        worker(nats, prefix, tmp_path, [held.tool]),
+        gateway(nats, prefix, tmp_path) as tools,
+    ):
+        await until(tools.list)
+        monkeypatch.setattr(Waiting, "next", counted)
+        call = asyncio.create_task(tools.execute("hold", {}))
+        await held.came.wait()
+        tools.executor.backends["nats"].bus.reconnects += 1  # type: ignore[attr-defined]
+        await until(lambda: len(silences) > 1 or call.done())
+        held.go.set()
+        assert (await call).output == "held"
 
 
 class Cable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.bus.house import bus, gateway, until, worker, worker_process
 from toolpost import Call, Caller, Image, Output, ToolFailed, tool
 from toolpost.backends.nats.backend import NatsBackend
+from toolpost.backends.nats.calling import SILENCE
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.ticket import Issuer
 from toolpost.bus.wire import MEET, OBJECT, REQUEST, TICKET, Met, Request, said
@@ -408,3 +410,20 @@ async def test_attack_without_a_ticket_no_large_body_is_fetched(
         )
         assert b"UNAUTHORIZED" in answer.data
         assert not fetched
+
+
+async def test_a_gateway_that_was_busy_hears_what_came_meanwhile(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    done = tmp_path / "done"
+    async with (
+        worker_process(nats, prefix, tmp_path),
+        gateway(nats, prefix, tmp_path) as tools,
+    ):
+        await until(tools.list)
+        call = asyncio.create_task(tools.execute("pay", {"amount": 1, "seconds": 2 * SILENCE}))
+        await until(done.exists)
+        deadline = time.monotonic() + 60
+        while "paid" not in done.read_text() and time.monotonic() < deadline:
+            time.sleep(0.02)  # nothing else runs here meanwhile
+        assert (await call).output == "paid 1"

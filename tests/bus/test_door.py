@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nats.errors import NoRespondersError
 
-from tests.bus.house import bus, until
+from tests.bus.house import back, bus, hung, until
 from toolpost import Call, Runtime, tool
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
@@ -176,3 +177,51 @@ async def test_what_does_not_end_in_time_is_told_that_it_was_stopped(
         error = (await call)["payload"]["error"]
         assert (error["code"], error["effects"]) == ("UNAVAILABLE", "none")
         assert error["retryable"]
+
+
+async def test_a_door_that_closes_while_the_bus_hangs_takes_nothing_when_that_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.gateway.nats._DRAINED", 0.2)
+    came, over = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60)
+    async def stay() -> None:
+        """Stay."""
+        came.set()
+        await over.wait()
+
+    doors: list[NatsDoor] = []
+    async with (
+        Embedded(tmp_path / "nats") as server,
+        door(server, "p", tmp_path, stay, doors=doors) as (_, key, client),
+    ):
+        (one,) = doors
+        call = asyncio.create_task(asked(client, {"tool": "stay"}, key))
+        await came.wait()
+        async with hung(server):
+            closing = asyncio.create_task(one.close(grace=60))
+            await until(lambda: one._subscription._closed)  # type: ignore[union-attr]
+        await back(one.bus, client)
+        with pytest.raises(NoRespondersError):
+            await asked(client, {"tool": "who"}, key)
+        over.set()
+        await closing
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_an_answer_that_is_too_large_to_be_sent_is_told_as_that(tmp_path: Path) -> None:
+    @tool(tier=0)
+    async def fill() -> str:
+        """Give back very many letters."""
+        return "x" * 30_000
+
+    config = tmp_path / "nats.conf"
+    config.write_text("max_payload: 40000\n")  # and no JetStream
+    async with (
+        Embedded(tmp_path / "nats", config=str(config)) as server,
+        door(server, "p", tmp_path, fill) as (_, key, client),
+    ):
+        error = (await asked(client, {"tool": "fill"}, key))["payload"]["error"]
+        assert (error["code"], error["effects"]) == ("UNAVAILABLE", "done")
+        assert "too large" in error["message"]

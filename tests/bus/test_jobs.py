@@ -23,6 +23,7 @@ from toolpost.bus.wire import TICKET
 from toolpost.digest import digest
 from toolpost.jobs import Job, Jobs
 from toolpost.ledger.reading import last_calls
+from toolpost.result import Result
 from toolpost.worker import taking as taking_module
 from toolpost.worker.taking import Taking
 
@@ -59,6 +60,14 @@ async def hold(call: Call, name: str) -> str:
     call.progress(1, 2, "half way")
     await go.wait()
     return f"held {name}"
+
+
+@tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=3))
+async def few(to: str) -> str:
+    """Wait until it is told to go on, three at once."""
+    ran.append(to)
+    await go.wait()
+    return to
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +134,25 @@ async def until_empty(nats: Embedded, prefix: str) -> None:
     async with asyncio.timeout(20):
         while await in_queue(nats, prefix):
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("name", "most"), [("slow", 10), ("few", 3)])
+async def test_a_worker_runs_as_many_jobs_of_a_tool_at_once_as_its_limits_say(
+    nats: Embedded, prefix: str, tmp_path: Path, name: str, most: int
+) -> None:
+    async with (
+        worker(nats, prefix, tmp_path, [slow, few]),
+        house(nats, prefix, tmp_path) as (_, jobs),
+    ):
+        await until(lambda: _takes(jobs, name))
+        given = [{"to": str(number)} for number in range(most + 1)]
+        begun = [await jobs.submit(name, one, caller=ANN) for one in given]
+        await until(lambda: len(ran) == most)
+        await until_queued(nats, prefix, most + 1)
+        assert len(ran) == most
+        go.set()
+        assert {(await ended(jobs, job)).state for job in begun} == {"succeeded"}
+        assert sorted(ran) == sorted(one["to"] for one in given)
 
 
 async def test_what_a_job_reports_is_heard_and_it_can_be_stopped_in_the_queue_and_while_it_runs(
@@ -479,6 +507,39 @@ async def test_a_job_that_is_stopped_while_it_is_claimed_is_not_begun(
         monkeypatch.setattr(Parcels, "stand", stopping)
         job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
         assert (code(job)[0], ran) == ("CANCELLED", [])
+
+
+async def test_a_job_that_another_has_taken_over_is_left_to_it_with_its_message(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    """A worker that could not be heard for a while was taken for dead, and ends its job."""
+
+    async def runs(message: Any) -> None:
+        await message.respond(b"1")
+
+    async with (
+        worker(nats, prefix, tmp_path, [hold]) as one,
+        house(nats, prefix, tmp_path) as (_, jobs),
+        bus(nats, prefix) as stranger,
+    ):
+        parcels = Parcels(stranger)
+        await stranger.listen(stranger.subjects.running("another"), runs)
+        job = await jobs.submit("hold", {"name": "bob"}, caller=ANN)
+        await until(lambda: ran)
+        key = f"{job.id}-1-1"
+        there = await parcels.standing(key)
+        assert there is not None
+        theirs = Standing(state="begun", by="another", deaths=1)
+        version = await parcels.stand(key, theirs, there[1])
+        assert version is not None
+        go.set()
+        await until(lambda: not one._jobs._taken)
+        assert await parcels.queued(key)
+        assert await parcels.end(key, Result("by another"), by="another", version=version)
+        job = await ended(jobs, job)
+        assert job.result is not None
+        assert job.result.output == "by another"
+        await until_empty(nats, prefix)
 
 
 async def test_what_was_put_back_can_be_claimed_by_anybody_and_by_one_only(

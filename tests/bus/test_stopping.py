@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.bus.house import bus, gateway, until, worker
+from tests.bus.house import back, bus, gateway, hung, until, worker
 from tests.processes import innermost
 from toolpost import Runtime, tool
 from toolpost.bus import ticket
@@ -257,3 +257,65 @@ async def test_whatever_became_of_the_bus_a_worker_that_was_closed_runs_nothing(
             os.kill(pid, signal.SIGCONT)
         assert not (await call).success
     assert ran == [1]
+
+
+async def test_a_worker_that_leaves_while_the_bus_hangs_takes_nothing_when_that_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.worker.worker._DRAINED", 0.2)
+    held, go = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60)
+    async def hold(number: int) -> int:
+        """Hold on, if it is the first."""
+        held.set()
+        if number == 0:
+            await go.wait()
+        return number
+
+    async with (
+        Embedded(tmp_path / "nats") as server,
+        gateway(server, "p", tmp_path) as tools,
+        worker(server, "p", tmp_path, [hold]) as one,
+    ):
+        await until(tools.list)
+        first = asyncio.create_task(tools.execute("hold", {"number": 0}))
+        await held.wait()
+        async with worker(server, "p", tmp_path, [hold]) as other:
+            backend: Any = tools.executor.backends["nats"]
+            await until(lambda: backend.directory.workers == 2)
+            async with hung(server):
+                leaving = asyncio.create_task(one.close(grace=60))
+                await until(lambda: one._left)
+            await back(backend.bus, one.bus, other.bus)
+            for number in range(1, 21):
+                assert (await tools.execute("hold", {"number": number})).output == number
+        go.set()
+        await leaving
+        await first
+
+
+async def test_what_a_worker_stops_has_the_time_to_clear_up(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    held, steps = asyncio.Event(), list[str]()
+
+    @tool(tier=0, effects="read", timeout=60)
+    async def hold() -> None:
+        """Hold on."""
+        held.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            steps.append("cleared up")
+
+    async with gateway(nats, prefix, tmp_path) as tools:
+        async with worker(nats, prefix, tmp_path, [hold]) as one:
+            await until(tools.list)
+            call = asyncio.create_task(tools.execute("hold", {}))
+            await held.wait()
+            await one.close(grace=0)
+        assert steps == ["cleared up"]
+        await call

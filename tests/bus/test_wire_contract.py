@@ -118,7 +118,7 @@ async def started(
     language: str, server: Embedded, prefix: str, base: Path
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A worker as people run it."""
-    variables = {"PREFIX": prefix, "NATS": server.url, "EVERY": "0.5"}
+    variables = {"PREFIX": prefix, "NATS": server.url, "EVERY": "0.5", "DRAIN": "10"}
     words: list[str | Path]
     if language == "javascript":
         for file in (ROOT / "examples/workers/javascript").glob("*.mjs"):
@@ -312,6 +312,33 @@ async def test_it_keeps_to_the_time_that_is_left(side: Side) -> None:
     error = (await side.called({"name": "Ada", "seconds": 30}, timeout=0.3)).error
     assert error is not None
     assert error.code == "TIMEOUT"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_call_outlives_a_bus_that_is_away_for_a_moment_and_a_worker_ends_without_one(
+    language: str, tmp_path: Path
+) -> None:
+    server = Embedded(tmp_path / "nats")
+    await server.start()
+    async with (
+        gateway(server, "p", tmp_path) as tools,
+        started(language, server, "p", tmp_path) as child,
+    ):
+        await until(tools.list)
+        bus = tools.executor.backends["nats"].bus  # type: ignore[attr-defined]
+        heard: list[Progress] = []
+        given = {"name": "Ada", "seconds": 3}
+        call = asyncio.create_task(tools.execute("greet", given, on_progress=heard.append))
+        await until(lambda: heard)
+        await server.stop()
+        await until(lambda: bus.problem)
+        await server.start()
+        assert (await call).output == "Hello, Ada!"
+        await server.stop()
+        await until(lambda: bus.problem)
+        child.terminate()
+        async with asyncio.timeout(60):
+            assert await child.wait() == 0
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -92,14 +92,14 @@ async def working(
         yield runtime, jobs
 
 
-async def main(folder: Path, name: str, guards: str) -> None:
+async def main(folder: Path, name: str, guards: str, key: str) -> None:
     """Submit one job, say its id, and hang in it until killed."""
     settings = {"guards": guards.split(",")} if guards else {}
     async with working(folder, hangs=True, **settings) as (_, jobs):
-        job = await jobs.submit(name, {"to": "bob"}, caller=ANN)
+        job = await jobs.submit(name, {"to": "bob"}, caller=ANN, key=key or None)
         print(job.id, flush=True)
         await asyncio.get_running_loop().create_future()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

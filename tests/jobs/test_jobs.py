@@ -260,6 +260,32 @@ async def test_when_a_program_ends_its_jobs_are_left_to_the_next(
     assert sorted(lines(tmp_path / "done")) == ["look", "look", "pay"]
 
 
+async def test_what_may_be_repeated_and_has_a_key_goes_on_in_the_next_program(
+    tmp_path: Path,
+) -> None:
+    async with working(tmp_path, hangs=True) as (_, jobs):
+        job = await jobs.submit("put_slowly", {"to": "bob"}, caller=ANN, key="order-17")
+        await begun(tmp_path, 1)
+    (tmp_path / "go").touch()
+    async with working(tmp_path) as (_, jobs):
+        assert (await found(jobs, job.id)).state == "succeeded"
+    assert lines(tmp_path / "done") == ["bob", "bob"]
+
+
+async def test_what_was_broken_off_and_has_lost_its_tool_may_have_had_effects(
+    tmp_path: Path,
+) -> None:
+    async with working(tmp_path, hangs=True) as (_, jobs):
+        job = await jobs.submit("put_slowly", {"to": "bob"}, caller=ANN)
+        await begun(tmp_path, 1)
+    clock = Clock(time())
+    async with without(tmp_path, clock) as jobs:
+        clock.advance(3601)
+        gone = await found(jobs, job.id)
+    assert gone.state == "failed" and gone.result is not None and gone.result.error is not None
+    assert (gone.result.error.code, gone.result.error.effects) == ("NOT_FOUND", "unknown")
+
+
 async def test_given_time_a_program_sees_its_jobs_through(tmp_path: Path) -> None:
     async with working(tmp_path, store={"kind": "memory"}) as (_, jobs):
         job = await jobs.submit("pay_slowly", {"to": "bob"}, caller=ANN)
@@ -383,12 +409,33 @@ async def test_a_store_that_is_away_for_a_moment_neither_loses_a_job_nor_repeats
         assert lines(tmp_path / "done") == ["bob", "zoe"]
 
 
+async def test_that_the_store_is_away_is_said_once_and_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = 0
+
+    async def scan(*_: Any, **__: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        raise Unavailable("The store is away.")
+
+    async with working(tmp_path, store={"kind": "memory"}) as (runtime, _):
+        whole, runtime.store.scan = runtime.store.scan, scan  # type: ignore[method-assign]
+        async with asyncio.timeout(WAIT):
+            while asked < 3:
+                await asyncio.sleep(0.05)
+        runtime.store.scan = whole  # type: ignore[method-assign]
+    said = [one for one in caplog.records if "looked after" in one.getMessage()]
+    assert 0 < len(said) < asked
+    assert all("The store is away." in one.getMessage() and not one.exc_info for one in said)
+
+
 @pytest.fixture
 async def killed(tmp_path: Path) -> AsyncIterator[Any]:
     """Kills a program in the middle of a job, and says the job's id."""
 
-    def hung(name: str, guards: str = "") -> str:
-        words = [sys.executable, "-m", "tests.jobs.houses", str(tmp_path), name, guards]
+    def hung(name: str, guards: str = "", key: str = "") -> str:
+        words = [sys.executable, "-m", "tests.jobs.houses", str(tmp_path), name, guards, key]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
             assert program.stdout is not None
             told = {program.stdout.readline().strip() for _ in range(2)} - {"running"}
@@ -403,11 +450,12 @@ async def found(jobs: Jobs, job_id: str) -> Job:
         return await jobs.wait(job_id, caller=ANN)
 
 
+@pytest.mark.parametrize("key", ["", "order-17"])
 @pytest.mark.parametrize("name", ["look_slowly", "put_slowly"])
 async def test_what_may_be_repeated_is_when_its_process_was_killed(
-    tmp_path: Path, killed: Any, name: str
+    tmp_path: Path, killed: Any, name: str, key: str
 ) -> None:
-    job_id = await asyncio.to_thread(killed, name)
+    job_id = await asyncio.to_thread(killed, name, "", key)
     (tmp_path / "go").touch()
     async with working(tmp_path) as (_, jobs):
         job = await found(jobs, job_id)
@@ -472,6 +520,25 @@ async def test_a_program_without_the_tool_leaves_a_job_to_one_that_has_it(tmp_pa
         assert (await jobs.get(job.id, caller=ANN)).state == "queued"
     async with working(tmp_path, rare) as (_, jobs):
         assert (await found(jobs, job.id)).state == "succeeded"
+
+
+async def test_a_job_whose_tool_is_gone_when_its_turn_comes_waits_for_it(tmp_path: Path) -> None:
+    async with working(tmp_path, jobs={"running": 1}) as (runtime, jobs):
+        first = await jobs.submit("look_slowly", {"to": "first"}, caller=ANN)
+        job = await jobs.submit("pay", {"to": "bob"}, caller=ANN)
+        entry = runtime.registry.entry("pay")
+        assert entry is not None
+        runtime.registry.update((), gone={"pay"})
+        (tmp_path / "go").touch()
+        assert (await ended(jobs, first)).state == "succeeded"
+        async with asyncio.timeout(WAIT):
+            while (now := await jobs.get(job.id, caller=ANN)).progress is None:
+                assert now.state == "queued"
+                await asyncio.sleep(0.01)
+        assert now.progress.message == "It waits: nobody here has the tool 'pay'."
+        runtime.registry.update([entry], gone=set())
+        assert (await ended(jobs, job)).state == "succeeded"
+    assert lines(tmp_path / "done") == ["first", "bob"]
 
 
 @asynccontextmanager

@@ -5,11 +5,11 @@ import { connect } from "nats";
 import { run, spec } from "./greet.mjs";
 import { Inspector, Refused, trusted } from "./ticket.mjs";
 
-const { NATS = "nats://127.0.0.1:4222", PREFIX = "toolpost", KEYS = ".toolpost/keys", EVERY = 2 } = process.env;
+const { NATS = "nats://127.0.0.1:4222", PREFIX = "toolpost", KEYS = ".toolpost/keys", EVERY = 2, DRAIN = 30 } = process.env;
 const worker = randomBytes(8).toString("hex"), source = `worker-${worker}`, every = +EVERY, tool = spec.name;
 const digest = "sha256:" + createHash("sha256").update(JSON.stringify(spec)).digest("hex");
 const inspector = new Inspector(() => trusted(KEYS)), calls = new Map(), BROKEN = new Refused("The worker failed.", "INTERNAL_ERROR");
-const bus = await connect({ servers: NATS, name: source, maxReconnectAttempts: -1 });
+const bus = await connect({ servers: NATS, name: source, maxReconnectAttempts: -1, reconnectTimeWait: 250 });
 const say = (to, type, payload, correlationId = null) =>
   bus.publish(to, JSON.stringify({ id: randomUUID(), timestamp: new Date().toISOString(), source, type, correlationId, payload }));
 let leaving = false;
@@ -48,6 +48,7 @@ console.log(JSON.stringify({ worker, tools: [tool], servers: [NATS] }));
 
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, async () => {
   clearInterval(announcing);
+  setTimeout(process.exit, DRAIN * 1000, 0).unref(); // whatever becomes of the bus
   here("worker.gone");
   leaving = true; // a roll-call would bring it back
   await requests.drain(); // what was delivered already is run

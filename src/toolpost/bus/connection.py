@@ -239,8 +239,11 @@ class Waiting:
                 self._future = None
         return self._heard.popleft() if self._heard else None
 
-    def look(self, now: float) -> None:
-        """Whoever has waited for long enough is told that there was silence."""
+    def look(self, now: float, deaf: float) -> None:
+        """Whoever has waited for long enough is told that there was silence; the seconds in which
+        nobody could have been heard do not count.
+        """
+        self._ends += deaf
         if self._future is not None and now >= self._ends and not self._future.done():
             self._future.set_result(None)
 
@@ -264,12 +267,14 @@ class Replies:
         more than the rest of waiting.
         """
         if self._looking is None:
-            self._looking = loop.call_later(_LOOK, self._look, loop)
+            due = loop.time() + _LOOK
+            self._looking = loop.call_at(due, self._look, loop, due)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self._looking, now = None, loop.time()
+        late = now - due  # this process was stopped, or busy: what came meanwhile is still unread
         for one in tuple(self._waiting.values()):
-            one.look(now)
+            one.look(now, late if late > _LOOK else 0.0)
         if self._waiting:
             self.look_around(loop)
 
@@ -280,6 +285,22 @@ class Replies:
         waiting = self._waiting.get(message.subject)
         if waiting is not None:  # else it comes too late
             waiting.put(message)
+
+
+async def drained(subscription: Any, seconds: float) -> bool:
+    """Take no more of it. Whether all that was delivered has been heard; else the bus did not say
+    so in time, and it is let go of as it is.
+    """
+    with suppress(Exception):
+        async with asyncio.timeout(seconds):
+            await subscription.drain()
+        return True
+    with suppress(Exception):
+        # A drain that was given up has closed it, but nats-py would ask for it again on the next
+        # connection.
+        subscription._closed = False
+        await subscription.unsubscribe()
+    return False
 
 
 def without_password(address: str) -> str:

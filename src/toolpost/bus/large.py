@@ -7,11 +7,14 @@ the body itself, wherever it is.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from toolpost.bus.wire import OBJECT
-from toolpost.errors import OutputTooLarge, Unavailable
+from toolpost.errors import CallError, Outcome, OutputTooLarge, Unavailable
+from toolpost.failure import failure
+from toolpost.result import Metadata, Result
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -37,16 +40,22 @@ class Large:
         return len(body) + _ROOM <= client.max_payload
 
     async def packed(self, client: Client, body: bytes) -> tuple[bytes, dict[str, str]]:
-        """The body as it is sent, and the headers that belong to it."""
+        """The body as it is sent, and the headers that belong to it; whatever it raises, nothing
+        was sent.
+        """
         if self.fits(client, body):
             return body, {}
         if len(body) > MOST:
-            raise OutputTooLarge(f"{len(body):,} bytes are too many for the bus.")
-        store, name = await self._opened(client), token_hex(16)
-        try:
-            await store.put(name, body)
-        except Exception as fault:
-            raise _no_store(fault) from fault
+            raise OutputTooLarge(f"{len(body):,} bytes are too many for the bus.", effects="none")
+        name = token_hex(16)
+        for last in (False, True):
+            try:
+                await (await self._opened(client)).put(name, body)
+                break
+            except Exception as fault:
+                self._store = None  # the bus may have come back without the bucket
+                if last:
+                    raise _no_store(fault, effects="none") from fault
         return b"", {OBJECT: name}
 
     async def unpacked(self, client: Client, message: Msg) -> bytes:
@@ -55,13 +64,14 @@ class Large:
         if name is None:
             return message.data
         data = await self.kept(client, name)
-        await self.drop(client, name)
+        with suppress(CallError):  # what stays there does not for long
+            await self.drop(client, name)
         return data
 
     async def kept(self, client: Client, name: str) -> bytes:
         """A body by its name. It stays where it is."""
-        store = await self._opened(client)
         try:
+            store = await self._opened(client)
             about = await store.get_info(name)
             found = None if (about.size or 0) > MOST else await store.get(name)
         except Exception as fault:
@@ -71,9 +81,8 @@ class Large:
         return found.data or b""
 
     async def drop(self, client: Client, name: str) -> None:
-        store = await self._opened(client)
         try:
-            await store.delete(name)
+            await (await self._opened(client)).delete(name)
         except Exception as fault:
             raise _no_store(fault) from fault
 
@@ -82,20 +91,30 @@ class Large:
             if self._store is None:
                 from nats.js.api import ObjectStoreConfig  # with nats-py: once it is needed
 
-                stream = client.jetstream(timeout=5)
-                try:
-                    self._store = await stream.create_object_store(
-                        self._bucket, ObjectStoreConfig(ttl=self._ttl)
-                    )
-                except Exception as fault:
-                    raise _no_store(fault) from fault
+                self._store = await client.jetstream(timeout=5).create_object_store(
+                    self._bucket, ObjectStoreConfig(ttl=self._ttl)
+                )
             return self._store
 
 
-def _no_store(fault: Exception) -> Unavailable:
+def unsent(fault: CallError, result: Result) -> Result:
+    """What is answered in place of a result that is too large to be sent."""
+    error = type(fault)(
+        fault.message,
+        retryable=False,
+        remedy=fault.remedy,
+        effects="done" if result.error is None else result.error.effects,
+    )
+    call_id = result.metadata.call_id
+    told = failure(error, tool="", call_id=call_id, effects="once")
+    return Result(error=told, metadata=Metadata(call_id))
+
+
+def _no_store(fault: Exception, *, effects: Outcome | None = None) -> Unavailable:
     return Unavailable(
         "This is too large for a message of the bus, and its object store cannot be used "
-        f"({type(fault).__name__}). Send less at a time.",
+        f"({type(fault).__name__}). Send or ask for less at a time.",
         retryable=False,
         remedy="fix_args",
+        effects=effects,
     )

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from toolpost.bus.connection import Bus
-from toolpost.bus.large import Large
+from toolpost.bus.connection import Bus, drained
+from toolpost.bus.large import Large, unsent
 from toolpost.bus.wire import Envelope, said
 from toolpost.call import Caller, Progress, new_call_id
 from toolpost.errors import CallError, InternalError, InvalidArguments, Unauthorized
@@ -88,10 +88,8 @@ class NatsDoor:
         self._opening.cancel()
         await asyncio.gather(self._opening, return_exceptions=True)
         self._opening = None
-        if self._subscription is not None:
-            with suppress(Exception):  # a bus that is down delivers nothing
-                async with asyncio.timeout(_DRAINED):
-                    await _drained(self._subscription)
+        if self._subscription is not None:  # what has been delivered already is served
+            await drained(self._subscription, _DRAINED)
         loop = asyncio.get_running_loop()
         ends = loop.time() + grace
         while self._tasks and not hurry() and (left := ends - loop.time()) > 0:
@@ -139,7 +137,9 @@ class NatsDoor:
             error = failure(InternalError("The gateway failed."), tool="", call_id=call_id,
                             effects="once")  # fmt: skip
             result = Result(error=error, metadata=Metadata(call_id))
-        await self._send(message.reply, RESPONSE, result.to_dict(), asked)
+        fault = await self._send(message.reply, RESPONSE, result.to_dict(), asked)
+        if fault is not None and not fault.retryable:  # too large, but that much can be said
+            await self._send(message.reply, RESPONSE, unsent(fault, result).to_dict(), asked)
 
     async def _caller(self, message: Msg) -> Caller:
         given = (message.headers or {}).get("Authorization")
@@ -195,7 +195,8 @@ class NatsDoor:
             await self._send(reply, PROGRESS, await reports.get(), asked)
             reports.task_done()
 
-    async def _send(self, reply: str, kind: str, payload: Any, asked: str) -> None:
+    async def _send(self, reply: str, kind: str, payload: Any, asked: str) -> CallError | None:
+        """Why it could not be, if that is known."""
         body = said(kind, payload, source=self.bus.name, number=new_call_id(), answers=asked)
         try:
             client = await self.bus.client()
@@ -203,12 +204,10 @@ class NatsDoor:
             await client.publish(reply, sent, headers=headers or None)
         except CallError as fault:
             _log.warning("an answer over the bus could not be sent: %s", fault.message)
+            return fault
         except Exception as fault:  # noqa: BLE001 - whatever nats-py has against it
             _log.warning("an answer over the bus could not be sent: %r", fault)
-
-
-async def _drained(subscription: Any) -> None:
-    await subscription.drain()  # what has been delivered already is served
+        return None
 
 
 def _read(body: bytes) -> Envelope[Wanted]:

@@ -250,7 +250,7 @@ class Jobs:
             self._take_up: _LEFT,
             self._say_hold: LEASE / 4,
         }
-        due = dict.fromkeys(every, 0.0)
+        due, failing = dict.fromkeys(every, 0.0), set[object]()
         loop = asyncio.get_running_loop()
         while not self._closing.is_set():
             for work, seconds in every.items():
@@ -259,8 +259,12 @@ class Jobs:
                 due[work] = loop.time() + seconds
                 try:
                     await work()
-                except Exception:  # noqa: BLE001 - the store may be away; jobs go on when it is back
-                    _log.exception("jobs cannot be looked after right now")
+                    failing.discard(work)
+                except Exception as fault:  # noqa: BLE001 - the store may be away; jobs go on when it is back
+                    if work not in failing:  # once is enough
+                        trace = None if isinstance(fault, CallError) else fault
+                        _log.error("jobs cannot be looked after now: %s", fault, exc_info=trace)
+                    failing.add(work)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _LOOK)
 

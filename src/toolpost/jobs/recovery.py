@@ -31,7 +31,9 @@ class Recovery:
         return None if await self._can_tell(job) else (unknown(job), "unknown")
 
     async def release(self, job: Job) -> None:
-        """Its attempt is known to have done nothing: the key that it had claimed is free."""
+        """Its attempt has done nothing, or nothing that may not be done again: the key that it had
+        claimed is free.
+        """
         if (given := await self._board.given(job)) is not None and job.call_id is not None:
             once = extension(self._runtime, "once")
             key = given.key or own_key(job)

@@ -126,6 +126,12 @@ class Running:
         if held.job.carrier and self._is_absent(held.job):
             self._later(held, _ABSENT)
             return
+        if not held.job.carrier and self._runtime.registry.get(held.job.tool) is None:
+            await held.write(_replace(held.job, holder=""))  # for whoever has it, or has it again
+            self.drop(held)
+            return
+        if held.job.attempts and held.job.effects != "once":
+            await self._recovery.release(held.job)  # else its own key would keep it from its end
         job = _replace(
             held.job,
             state="running",
@@ -211,8 +217,8 @@ class Running:
             return waited < PATIENCE
         if job.carrier and error.code == "UNAVAILABLE" and error.retryable:
             return error.effects == "none" and waited < PATIENCE
-        if job.carrier and error.code == "NOT_FOUND" and self._is_absent(job):
-            return True
+        if error.code == "NOT_FOUND" and self._is_absent(job):
+            return bool(job.carrier) or error.effects == "none"
         return error.code in _LATER and error.effects == "none" and waited < PATIENCE
 
     async def _broken_off(self, held: Held) -> None:

@@ -136,7 +136,7 @@ def gone(job: Job) -> Result:
     why = ToolNotFound(
         f"Nobody has the tool {job.tool!r} any more, which this job began with. Submit it again "
         "when the tool is there.",
-        effects="unknown" if job.deaths else "none",
+        effects="unknown",
         remedy="stop",
     )
     return _failed(job, why)

@@ -25,7 +25,7 @@ from toolpost.call import Caller
 from toolpost.errors import CallError, Cancelled, Conflict, InternalError, Unavailable
 from toolpost.failure import failure
 from toolpost.result import Metadata, Result
-from toolpost.spec import Effects
+from toolpost.spec import Effects, Limits
 from toolpost.worker.reading import read_request
 from toolpost.worker.running import Run, Runs
 
@@ -149,8 +149,8 @@ class Taking:
     # --- the queue --------------------------------------------------------------------------
 
     async def _pull(self, tool: str, offer: Offered) -> None:
-        most = max(1, int(offer.spec.get("limits", {}).get("concurrency", 1)))
-        room = asyncio.Semaphore(most)
+        limits = offer.spec.get("limits", {})  # those that are not the usual ones
+        room = asyncio.Semaphore(limits.get("concurrency", Limits().concurrency))
         failures = 0
         while self._wanted(tool):
             try:
@@ -290,7 +290,12 @@ class Taking:
         if delivered < _REFUSALS:
             await _quietly(taken.message.nak(_AGAIN))
             return
-        if await self._parcels.standing(taken.key) is None:
+        there = await self._parcels.standing(taken.key)
+        begun = there is not None and there[0].state == "begun"
+        if there is not None and begun and await self._runs_there(there[0].by, taken.key):
+            await _quietly(taken.message.nak(ACK_WAIT / 2))
+            return
+        if there is None:
             result = _failed(refused, taken.tool, "", "once")
             await self._parcels.end(taken.key, result, by=self._worker, version=0)
             await self._told(taken, result)
@@ -358,7 +363,11 @@ class Taking:
             try:
                 if await self._parcels.end(taken.key, result, by=self._worker, version=version):
                     break
-                if version == 0 or await self._parcels.standing(taken.key) is not None:
+                there = await self._parcels.standing(taken.key)
+                if there is not None and there[0].state == "begun":
+                    _log.warning("the job %s is another's by now", taken.key)
+                    return  # and so is its message: without that nobody would see it through
+                if version == 0 or there is not None:
                     _log.warning("how the job %s ended was said by another", taken.key)
                     break
                 version = 0  # the bus has forgotten it, and we have not

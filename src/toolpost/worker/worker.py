@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from toolpost.bus.claims import Claims
-from toolpost.bus.connection import Bus
-from toolpost.bus.large import Large
+from toolpost.bus.connection import Bus, drained
+from toolpost.bus.large import Large, unsent
 from toolpost.bus.meeting import Half, name_of
 from toolpost.bus.ticket import CHANGED, MET, NOT_MET, Inspector, Ticket
 from toolpost.bus.wire import (
@@ -49,17 +49,22 @@ from toolpost.seal import PUBLIC_SUFFIX, Verifier, verifiers
 from toolpost.spec import ToolSpec
 from toolpost.worker.endpoints import Endpoints
 from toolpost.worker.reading import read_request
-from toolpost.worker.running import Run, Runs, begun
+from toolpost.worker.running import BEAT, Run, Runs, begun
 from toolpost.worker.settings import WorkerSettings, as_served
 from toolpost.worker.taking import Taking
 
 if TYPE_CHECKING:
+    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
 _log = logging.getLogger("toolpost.worker")
 _DRAINED: Final = 5.0
 """Seconds for the bus to hear that no more is taken."""
+_LOOKS: Final = 10
+"""So often an answer looks whether a bus is back that was away."""
+_LAST: Final = 10.0
+"""Seconds that calls which were stopped may take to be gone."""
 _PAGE: Final = 256 * 1024
 """Bytes of specs in one answer, about."""
 _met: Final = msgspec.json.Decoder(Envelope[Met])
@@ -121,6 +126,8 @@ class Worker:
         await self._jobs.leave()
         await self._take_no_more()
         await self._runs.end(self._settings.drain if grace is None else grace)
+        if self._tasks:  # they were told to stop, and clear up
+            await asyncio.wait(self._tasks, timeout=_LAST)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -131,12 +138,12 @@ class Worker:
         self._leaving = True
         if self.bus.problem is None:
             with suppress(Exception):  # a bus that is going down: others notice by themselves
-                async with asyncio.timeout(_DRAINED):
-                    await self._say(GONE)
-                    # what has been delivered already is run
-                    await asyncio.gather(*map(_drained, self._serving.values()))
+                await self._say(GONE)
+                # what has been delivered already is run
+                serving = self._serving.values()
+                if all(await asyncio.gather(*(drained(one, _DRAINED) for one in serving))):
                     await self._endpoints.close()
-                return
+                    return
         self._left = True  # else there is more when the bus is back
         for subscription in self._serving.values():
             with suppress(Exception):
@@ -201,7 +208,7 @@ class Worker:
                 subjects.request(name), self._hearing(name), queue=group
             )
         for name in self._serving.keys() - self._offers.keys():
-            await _drained(self._serving.pop(name))
+            await drained(self._serving.pop(name), _DRAINED)
 
     async def _announce(self) -> None:
         while True:
@@ -380,22 +387,36 @@ class Worker:
     async def _answer(self, reply: str, result: Result, call_id: str) -> None:
         body = said(RESPONSE, result, source=self.bus.name, number=call_id, answers=call_id)
         try:
-            client = self.bus.connected or await self.bus.client()
+            client = self.bus.connected or await self._back()
             headers: dict[str, str] | None = None
             if not self._large.fits(client, body):
-                body, headers = await self._large.packed(client, body)
+                try:
+                    body, headers = await self._large.packed(client, body)
+                except CallError as fault:  # that much can be said: it is not silence
+                    _log.warning("an answer is not sent (call %s): %s", call_id, fault.message)
+                    told = unsent(fault, result)
+                    body = said(
+                        RESPONSE, told, source=self.bus.name, number=call_id, answers=call_id
+                    )
             await client.publish(reply, body, headers=headers)
         except CallError as fault:
             _log.warning("an answer could not be sent (call %s): %s", call_id, fault.message)
         except Exception as fault:  # noqa: BLE001 - whatever nats-py has against it
             _log.warning("an answer could not be sent (call %s): %r", call_id, fault)
 
+    async def _back(self) -> Client:
+        """The bus, once it is there again: who waits for an answer waits for that, too, and may be
+        back a moment later than we are.
+        """
+        for _ in range(_LOOKS):
+            await asyncio.sleep(BEAT)
+            if self.bus.connected is not None:
+                break
+        await asyncio.sleep(BEAT)
+        return await self.bus.client()
+
     async def _cancel(self, message: Msg) -> None:
         self._runs.cancel(message.subject.rpartition(".")[2])
-
-
-async def _drained(subscription: Any) -> None:
-    await subscription.drain()
 
 
 def _failed(error: CallError, tool: str, call_id: str) -> Result:

@@ -68,7 +68,7 @@ class Calling:
         self, call: Call, tool: str, digest: str, seconds: float, met: Mapping[str, bytes]
     ) -> Any:
         client, replies = self._bus.ready or (await self._bus.client(), await self._bus.replies())
-        waiting, nonce = replies.expect(), new_nonce()
+        waiting, nonce, reconnects = replies.expect(), new_nonce(), self._bus.reconnects
         try:
             body = said(
                 REQUEST, request_of(call, tool, seconds), source=self._bus.name, number=call.call_id
@@ -97,7 +97,7 @@ class Calling:
                 answer = _answer_in(message.data)
                 if answer is not None:
                     return outcome(answer, call)
-            return await self._heard(client, call, waiting, message)
+            return await self._heard(client, call, waiting, message, reconnects)
         except BaseException:
             self._forget(client, replies, waiting, nonce)
             raise
@@ -105,16 +105,18 @@ class Calling:
             replies.forget(waiting)
 
     async def _heard(
-        self, client: Client, call: Call, waiting: Waiting, message: Msg | None
+        self, client: Client, call: Call, waiting: Waiting, message: Msg | None, reconnects: int
     ) -> Any:
         away = 0
         while True:
             if message is None:
-                if self._bus.problem is None:
+                if self._bus.problem is not None:
+                    away += 1
+                elif reconnects == self._bus.reconnects:
                     raise Unavailable(
                         "The worker that ran this tool is gone.", retryable=True, effects="unknown"
                     )
-                away += 1
+                reconnects = self._bus.reconnects  # of a bus that is back they are heard again
                 if away > _PATIENCE:
                     raise Unavailable(
                         "The bus was lost while this tool ran, and is not back.", effects="unknown"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolpost.bus")
 _MISSED: Final = 3.5
 """So many times its interval a worker may be silent."""
+_TEND: Final = 0.5
 _FETCH: Final = 3.0
 _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 1000
@@ -209,12 +210,14 @@ class Directory:
 
     async def _tend(self) -> None:
         while True:
-            await asyncio.sleep(0.5)
-            if self._bus.problem is not None:  # nobody can be heard
-                for worker in self._workers.values():
-                    worker.seen = monotonic()
-                continue
+            due = monotonic() + _TEND
+            await asyncio.sleep(_TEND)
             now = monotonic()
+            # nobody can be heard, or could: this process was stopped, or busy
+            if self._bus.problem is not None or now - due > _TEND:
+                for worker in self._workers.values():
+                    worker.seen = now
+                continue
             late = [
                 name
                 for name, worker in self._workers.items()
