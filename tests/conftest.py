@@ -4,6 +4,8 @@ how much of the core has been run, in this process and in its children."""
 from __future__ import annotations
 
 import json
+import logging
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-skips"):
         settings.load_profile("the same again")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job is begun
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 ELSEWHERE = (
@@ -75,6 +79,17 @@ def forgetful() -> Iterator[None]:
     before = set(known.values)
     yield
     known.values.intersection_update(before)
+
+
+@pytest.fixture(autouse=True)
+def quiet_again() -> Iterator[None]:
+    """What one test did to our loggers is undone for the next."""
+    loggers = [logging.getLogger(name) for name in ("toolpost", "toolpost.calls")]
+    before = [(one.level, one.handlers[:]) for one in loggers]
+    yield
+    for one, (level, handlers) in zip(loggers, before, strict=True):
+        one.setLevel(level)
+        one.handlers[:] = handlers
 
 
 COVERED = pytest.StashKey[list[str]]()

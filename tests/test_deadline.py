@@ -8,6 +8,7 @@ import sys
 import time
 import weakref
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -141,9 +142,9 @@ def test_long_limits_share_their_timers_and_ring_all_the_same(
 
     async def main() -> list[Any]:
         began = time.monotonic()
-        runs = [_await(limited(tool(number), 0.05, set())) for number in range(40)]
+        runs = [_await(limited(tool(number), 0.5, set())) for number in range(40)]
         ends = await asyncio.gather(*runs, return_exceptions=True)
-        assert time.monotonic() - began >= 0.05
+        assert time.monotonic() - began >= 0.5
         return ends
 
     ends = run(main())
@@ -155,13 +156,81 @@ def test_a_thousand_runs_at_once_have_one_timer_a_tick() -> None:
     async def suspends() -> None:
         await asyncio.sleep(0)
 
-    async def main() -> None:
+    async def main() -> float:
+        began = time.monotonic()
         await asyncio.gather(*(_await(limited(suspends(), FENCE, set())) for _ in range(1000)))
+        return time.monotonic() - began
 
     loop = Counting()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(main())
-    assert loop.armed <= 30, "so many ticks it may take to begin them"
+        ticks = runner.run(main()) / deadline.TICK
+    assert loop.armed <= ticks + 2, "so many ticks it took to begin them"
+
+
+async def _suspends() -> None:
+    await asyncio.sleep(0)
+
+
+def test_of_runs_that_ended_long_before_their_limits_little_is_kept(run: Any) -> None:
+    """Each has a tick of its own, an hour away; those that still run are not forgotten."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        held = [asyncio.create_task(_await(limited(_forever(), 3000 + n, set()))) for n in range(9)]
+        for number in range(5000):
+            await limited(_suspends(), 3600 + number, set())
+        ticks = deadline._wheel(loop)._ticks
+        assert len(ticks) < 2000
+        assert sum(map(len, ticks.values())) == len(held)
+        timers = getattr(loop, "_scheduled", ())  # uvloop does not show them
+        assert sum(not timer.cancelled() for timer in timers) < 2000
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+    run(main())
+
+
+async def _forever() -> None:
+    await forever()
+
+
+def test_a_tick_that_was_dropped_comes_back_and_rings(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "COARSE", 0.0)
+    monkeypatch.setattr(deadline, "_CROWD", 1)
+
+    async def main() -> None:
+        for number in range(20):
+            await limited(_suspends(), 0.5 + number / 10, set())
+        for _ in range(3):
+            with pytest.raises(TimedOut):
+                await limited(_forever(), 0.1, set())
+
+    run(main())
+
+
+def test_a_timer_keeps_nothing_of_who_was_first_in_its_tick(run: Any) -> None:
+    class Large:
+        """What somebody has in a context."""
+
+    given: ContextVar[Large] = ContextVar("given")
+
+    async def caller(large: Large) -> None:
+        given.set(large)
+        await limited(_suspends(), FENCE, set())
+
+    async def main() -> None:
+        large = Large()
+        gone = weakref.ref(large)
+        await asyncio.create_task(caller(large))
+        del large
+        await asyncio.sleep(0)
+        gc.collect()
+        assert gone() is None
+
+    run(main())
 
 
 @pytest.mark.req("FM-10")

@@ -394,6 +394,24 @@ async def test_of_two_reloads_at_once_the_later_one_counts(site: Path) -> None:
         assert names(tools) == ["new"]
 
 
+async def test_a_source_that_is_slow_to_load_again_keeps_no_other_waiting(site: Path) -> None:
+    points = {"toolpost.sources": {"slow": "rt_slower:Slow"}}
+    install(site, "rt-slower", points=points, rt_slower=SLOW_SOURCE)
+    declare("a.yaml", "add")
+    configure(FILES.format("a.yaml") + '[[sources]]\nkind = "slow"\n', watch=True)
+    async with Runtime.open() as tools:
+        from rt_slower import Slow  # type: ignore[import-not-found]
+
+        Slow.go_on = asyncio.Event()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            group.create_task(tools.reload())
+            await until(lambda: Slow.versions == ["new"])
+            declare("a.yaml", "add", "fresh")
+            await until(lambda: names(tools) == ["add", "first", "fresh"])
+            Slow.go_on.set()
+        assert names(tools) == ["add", "fresh", "old"]
+
+
 async def test_a_source_that_can_no_longer_be_watched_is_a_problem(site: Path) -> None:
     install_source(site)
     Path("blind").touch()

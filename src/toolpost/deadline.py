@@ -16,10 +16,11 @@ import asyncio
 import types
 from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
@@ -32,6 +33,7 @@ GRACE = 1.0
 TICK = 0.02
 COARSE = 1.0
 """From so many seconds on a limit may be overstepped by a tick."""
+_CROWD: Final = 1024
 _Strays = set[asyncio.Task[Any]]
 
 
@@ -72,23 +74,38 @@ class _Wheel:
     """The alarms of one loop by the tick in which they ring: one timer a tick, however many runs.
 
     Arming is an entry in a set, and a timer of its own costs four objects that the collector has
-    to look at and a place in a heap. An alarm rings up to a tick late.
+    to look at and a place in a heap. An alarm rings up to a tick late. A tick whose alarms are all
+    disarmed stays until there are many such: its limit may be hours away.
     """
 
-    __slots__ = ("_ticks",)
+    __slots__ = ("_context", "_crowded", "_ticks", "_timers")
 
     def __init__(self) -> None:
         self._ticks: dict[int, set[Alarm]] = {}
+        self._timers: WeakValueDictionary[int, asyncio.TimerHandle] = WeakValueDictionary()
+        """The loop has them. They have the loop, which is to go when nobody else has it."""
+        self._crowded = _CROWD
+        self._context = Context()  # not that of the call which happens to be first in its tick
 
     def arm(self, alarm: Alarm) -> set[Alarm]:
         """What it is in from now on: taken out of there, it will not ring."""
         tick = int(alarm.ends / TICK) + 1
         armed = self._ticks.get(tick)
         if armed is None:
+            if len(self._ticks) >= self._crowded:
+                self._thin_out()
             armed = self._ticks[tick] = set()
-            alarm.loop.call_later(tick * TICK - monotonic(), self._turn, tick)
+            self._timers[tick] = alarm.loop.call_later(
+                tick * TICK - monotonic(), self._turn, tick, context=self._context
+            )
         armed.add(alarm)
         return armed
+
+    def _thin_out(self) -> None:
+        for tick in [tick for tick, armed in self._ticks.items() if not armed]:
+            del self._ticks[tick]
+            self._timers.pop(tick).cancel()
+        self._crowded = 2 * len(self._ticks) + _CROWD
 
     def _turn(self, tick: int) -> None:
         for alarm in tuple(self._ticks.pop(tick)):

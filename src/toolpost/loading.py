@@ -131,17 +131,21 @@ class Loading:
         ]
 
     async def _load(self, loaded: Loaded, tell: Tell = lambda done, total: None) -> None:
-        async with self._one_at_a_time:
+        async with loaded.one_at_a_time:  # a slow one keeps nobody else waiting
             with loaded.placed():
                 items = await loaded.source.load(tell)
-            await self._register(loaded, [loaded.named(as_entry(item)) for item in items])
+            entries = [loaded.named(as_entry(item)) for item in items]
+            async with self._one_at_a_time:
+                await self._register(loaded, entries)
 
     async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
         withheld = await asyncio.to_thread(self.pins.judge, loaded.pinned_as, offered)
         outdone = self._outdone(loaded, offered) if loaded.gives_way else {}
         fresh = {entry.spec.name for entry in offered} - loaded.names
-        beaten = self._beaten(loaded, fresh - outdone.keys()) | outdone.keys()
+        making_way = {} if loaded.gives_way else self._making_way(fresh)
+        clear = outdone.keys() | making_way.keys()
+        beaten = self._beaten(loaded, fresh - clear) | outdone.keys()
         entries = [
             placeholder(withheld[name]) if name in withheld else entry
             for entry in offered
@@ -149,11 +153,15 @@ class Loading:
         ]
         names = {entry.spec.name for entry in entries}
         try:
-            self._registry.update(entries, gone=loaded.names - names)
+            self._registry.update(entries, gone=(loaded.names | making_way.keys()) - names)
         except NameTaken as taken:
             raise NameTaken(f"{loaded.label}: {taken.message}", at=taken.at) from None
         for other in self.sources:
-            other.names -= names  # those that the lock gives to this one
+            given = {name: why for name, why in making_way.items() if name in other.names}
+            other.outdone = {**other.outdone, **given}
+            other.names -= names | given.keys()  # with those that the lock gives to this one
+            for name in sorted(given):
+                _log.warning("%s: the tool %s is left out: %s", other.label, name, given[name])
         for name in sorted(withheld.keys() - loaded.withheld.keys()):
             _log.warning("%s: %s", loaded.label, withheld[name].reason)
         for name in sorted(outdone.keys() - loaded.outdone.keys()):
@@ -193,10 +201,23 @@ class Loading:
             elif other == name:
                 continue
             if other != name:
-                outdone[name] = f"it looks like {other!r}, which stays"
+                outdone[name] = _alike(other)
             elif not self._lock_decides(loaded, name):
                 outdone[name] = _OURS if self._owner(name) is None else _TAKEN
         return outdone
+
+    def _making_way(self, fresh: set[str]) -> dict[str, str]:
+        """Of sources that give way: the tools whose names, or the like of them, come up in one that
+        does not, and why they go. What the lock has pinned stays.
+        """
+        making_way: dict[str, str] = {}
+        for name in sorted(fresh):
+            held = self._registry.alike(name)
+            if held is None or (owner := self._owner(held)) is None:
+                continue
+            if owner.gives_way and self.pins.owner(held) is None:
+                making_way[held] = _TAKEN if held == name else _alike(name)
+        return making_way
 
     def _owner(self, name: str) -> Loaded | None:
         """The source that has given the tool, if one has."""
@@ -274,6 +295,7 @@ class Loaded:
         self.required = not isinstance(self.source, Dispensable) or self.source.required
         self.gives_way: bool = getattr(part, "gives_way", False)
         """A name that is taken costs it one tool, and nobody else anything."""
+        self.one_at_a_time = asyncio.Lock()
         self.names: set[str] = set()
         self.offered: Sequence[Entry] = ()
         self.withheld: Mapping[str, Difference] = {}
@@ -282,6 +304,10 @@ class Loaded:
 
     def named(self, entry: Entry) -> Entry:
         return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry
+
+
+def _alike(other: str) -> str:
+    return f"it looks like {other!r}, which stays"
 
 
 def _told(broken: Exception) -> str:

@@ -23,6 +23,8 @@ from toolpost.wording import nearest, short
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from toolpost.sandbox.grounds import Grounds
+
 SOCKETS: Final = ("backends", "sources", "extensions", "stores", "exporters")
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
@@ -170,10 +172,17 @@ class SharedSandbox:
     """The sandbox of all backends: loaded and opened when the first of them wants it."""
 
     def __init__(
-        self, *, mode: Mode = "standard", state: str | None = None, lower: bool = False
+        self,
+        *,
+        mode: Mode = "standard",
+        state: str | None = None,
+        lower: bool = False,
+        grounds: Grounds | None = None,
     ) -> None:
-        """``lower`` accepts one level less than a tool needs, in permissive mode."""
-        self._mode, self._state, self._lower = mode, state, lower
+        """``lower`` accepts one level less than a tool needs, in permissive mode; ``grounds`` knows
+        where tools may write, and where none may.
+        """
+        self._mode, self._state, self._lower, self._grounds = mode, state, lower, grounds
         self._opening: asyncio.Task[Any] | None = None
         self._sandbox: Any = None
 
@@ -190,7 +199,9 @@ class SharedSandbox:
 
     async def _open(self) -> None:
         kind = import_module("toolpost.sandbox").Sandbox
-        self._sandbox = await kind.open(mode=self._mode, state=self._state, lower=self._lower)
+        self._sandbox = await kind.open(
+            mode=self._mode, state=self._state, lower=self._lower, grounds=self._grounds
+        )
 
     @property
     def opened(self) -> Confines | None:

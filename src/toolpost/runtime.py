@@ -86,7 +86,7 @@ class Runtime:
         self.registry = Registry(tools)
         self.store = store_of(config)
         surroundings = around(config, self.store, secret)
-        self._sandbox = sandbox_of(config)
+        self._sandbox = sandbox_of(config, self.registry)
         self.executor = Executor(
             self.registry,
             observers=[*extensions("observers", config, surroundings), *observers],

@@ -310,6 +310,18 @@ async def test_calls_at_once_that_work_are_none_of_them_refused() -> None:
 
 
 @pytest.mark.req("AF-5")
+async def test_a_tool_that_calls_itself_does_not_wait_for_itself() -> None:
+    async def deeper(given: dict[str, Any]) -> Any:
+        if len(given["city"]) > 5:
+            return {"conditions": given["city"]}
+        return await agent.execute_tool(tool, {"city": given["city"] + "o"})
+
+    tool = weather(deeper)
+    async with Agent([tool]) as agent, asyncio.timeout(20):
+        assert await agent.execute_tool(tool, {"city": "O"}) == {"conditions": "Oooooo"}
+
+
+@pytest.mark.req("AF-5")
 async def test_a_call_that_is_cancelled_makes_room_for_who_waits() -> None:
     begun = asyncio.Semaphore(0)
 

@@ -115,6 +115,13 @@ async def test_what_no_gateway_says_is_no_result(answer: bytes, listen: bool) ->
     assert len(got) == 1  # nothing is tried again
 
 
+@pytest.mark.parametrize("said", [b"null", b"[]", b'{"tools":5}', b'{"tools":[{"name":5}]}'])
+async def test_what_no_gateway_lists_is_no_list(said: bytes) -> None:
+    async with listening(answering(_json(b"200 OK", said))) as (url, _), Client(url) as tools:
+        with pytest.raises(Unavailable, match="is not what a gateway says"):
+            await tools.list()
+
+
 async def test_a_stream_in_other_pieces_than_it_was_sent_in_is_the_same() -> None:
     sent = b": hello\r\n\r\nevent: result\r\ndata: " + _FINE + b"\r\n\r\n"
 

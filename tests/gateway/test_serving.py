@@ -353,6 +353,17 @@ class Stuck(io.StringIO):
         raise BrokenPipeError
 
 
+@pytest.mark.parametrize("before", range(260, 300, 8))
+async def test_a_secret_is_not_cut_in_the_access_log_before_it_is_found(before: int) -> None:
+    stream = io.StringIO()
+    log = AccessLog(stream)
+    path = f"/{'x/' * (before // 2)}ghp_0123456789abcdefghijABCDEFGHIJ012345/{'y/' * 5000}"
+    log.note("GET", path, status=404, began=0.0, peer=None, caller=None, call_id=None)
+    await log.close()
+    assert "ghp_" not in stream.getvalue()
+    assert len(json.loads(stream.getvalue())["path"]) == 300
+
+
 async def test_a_log_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
     log = AccessLog(Stuck())
     async with serving(tmp_path, *ALL, access_log=log) as served:

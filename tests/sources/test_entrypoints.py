@@ -76,7 +76,10 @@ async def test_a_package_that_offers_no_tools_is_named_with_those_that_do(site: 
     )
 
 
-async def test_a_package_that_cannot_be_imported_is_named_with_the_reason(site: Path) -> None:
-    install(site, "acme-tools", points={GROUP: {"t": "acme_broken"}}, acme_broken="1 / 0")
-    with pytest.raises(SourceError, match="the tools 'acme_broken' cannot be imported: ZeroDiv"):
+@pytest.mark.parametrize(("code", "told"), [("1 / 0", "ZeroDiv"), ("exit(3)", "SystemExit: 3")])
+async def test_a_package_that_cannot_be_imported_is_named_with_the_reason(
+    site: Path, code: str, told: str
+) -> None:
+    install(site, "acme-tools", points={GROUP: {"t": "acme_broken"}}, acme_broken=code)
+    with pytest.raises(SourceError, match=f"the tools 'acme_broken' cannot be imported: {told}"):
         await names("acme-tools")

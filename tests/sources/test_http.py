@@ -128,6 +128,38 @@ async def test_a_name_that_is_taken_here_cannot_be_taken_from_afar(
         }
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("greet", "another source has a tool of this name, which stays"),
+        ("Greet", "it looks like 'Greet', which stays"),
+    ],
+)
+async def test_a_name_that_comes_up_here_is_given_back_from_afar(
+    endpoint: Endpoint, tmp_path: Path, name: str, why: str
+) -> None:
+    """Nobody from afar keeps a file from being changed."""
+
+    def declare(*names: str) -> None:
+        binding = {"module": "m", "function": "f"}
+        mine = [{"name": one, "description": "Mine.", "binding": binding} for one in names]
+        (tmp_path / "tools.json").write_text(json.dumps(mine))
+
+    declare("local")
+    files = {"kind": "files", "paths": ["tools.json"]}
+    async with runtime(endpoint, files, base=tmp_path) as tools:
+        declare("local", name)
+        assert await tools.reload() == {}
+        said = {spec.name: spec.description for spec in tools.list()}
+        assert said == {"add": "The tool add.", "local": "Mine.", name: "Mine."}
+        assert tools.left_out == {"source 1 (http)": {"greet": why}}
+        declare("local")
+        for _ in range(2):  # the file stands behind who may have the name again
+            assert await tools.reload() == {}
+        assert [spec.name for spec in tools.list()] == ["add", "greet", "local"]
+        assert tools.left_out == {}
+
+
 async def test_a_name_that_looks_like_another_costs_that_tool_only(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:

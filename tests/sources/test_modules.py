@@ -101,12 +101,13 @@ async def test_without_a_folder_the_path_is_left_alone() -> None:
         ("import not_there_at_all", "ModuleNotFoundError: No module named 'not_there_at_all'"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def (", "SyntaxError: "),
+        ("raise SystemExit('say --help')", "SystemExit: say --help"),
         (
             "from toolpost import tool\n@tool\ndef f(): pass",
             "InvalidSpec: tool 'f' has no description",
         ),
     ],
-    ids=["import", "raise", "syntax", "tool"],
+    ids=["import", "raise", "syntax", "exit", "tool"],
 )
 async def test_a_module_that_cannot_be_imported_is_named_with_the_reason(
     tmp_path: Path, source: str, told: str

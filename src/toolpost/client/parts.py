@@ -51,7 +51,9 @@ async def every(
     after: str | None = None
     while True:
         page = await exchange.data("GET", path, query={**query, "limit": _PAGE, "after": after})
-        items, following = understood(exchange, lambda page: (page[name], page.get("next")), page)
+        items, following = understood(
+            exchange, lambda said: ([*said[name]], said.get("next")), page
+        )
         found += [understood(exchange, make, one) for one in items]
         if following is None or not items or following == after:
             return tuple(found)

@@ -70,7 +70,7 @@ def _normal(package: str) -> str:
 def _tools(point: EntryPoint) -> list[Registered]:
     try:
         loaded = point.load()
-    except Exception as exc:  # a package may raise anything while it is imported
+    except (Exception, SystemExit) as exc:  # a package may raise anything while it is imported
         raise SourceError(
             f"the tools {point.value!r} cannot be imported: {type(exc).__name__}: {exc}"
         ) from exc

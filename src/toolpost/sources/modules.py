@@ -54,7 +54,7 @@ class ModulesSource:
             sys.path.insert(0, str(self._path))
         try:
             return import_module(name)
-        except Exception as exc:  # a module may raise anything while it is imported
+        except (Exception, SystemExit) as exc:  # a module may raise anything while it is imported
             raise SourceError(
                 f"the module {name!r} cannot be imported: {type(exc).__name__}: {exc}"
             ) from exc

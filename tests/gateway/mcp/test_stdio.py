@@ -139,6 +139,7 @@ UNREAD = [
     (b'{"jsonrpc":"2.0","params":{"id":3},"method":"\xff"}', None, "not UTF-8"),
     (b'{"jsonrpc":"2.0","id":1,"id":2}', None, "twice"),
     (b'{"jsonrpc":"1.0","id":4,"method":"ping"}', 4, "no message of JSON-RPC 2.0"),
+    (b'{"jsonrpc":"2.0","id":5,"method":"' + b'\\"' * 200_000, 5, "Unterminated string"),
 ]
 
 

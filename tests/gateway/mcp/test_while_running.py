@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +22,7 @@ from tests.gateway.mcp.running import (
     Running,
     call_of,
     envelope,
+    gateway,
     headers_for,
     post,
     serving,
@@ -63,9 +66,15 @@ async def counting(call: Call) -> str:
     return "done"
 
 
+@tool(tier=0, effects="read")
+async def much(size: int) -> str:
+    """Give much."""
+    return "x" * size
+
+
 @pytest.fixture(scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
-    async with serving([linger, steps, counting], tmp_path_factory.mktemp("t")) as running:
+    async with serving([linger, steps, counting, much], tmp_path_factory.mktemp("t")) as running:
         yield running
 
 
@@ -109,7 +118,7 @@ def _message(method: str, params: dict[str, Any], number: int | None = 1) -> byt
 
 async def _posted(running: Running, body: bytes, headers: dict[str, str]) -> Any:
     host, port = running.url.split("/")[2].split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    reader, writer = await asyncio.open_connection(host, int(port), limit=2**22)
     head = {**headers, "Host": f"{host}:{port}", "Content-Length": str(len(body))}
     lines = "".join(f"{key}: {value}\r\n" for key, value in head.items())
     writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
@@ -254,3 +263,71 @@ async def test_what_the_envelope_says_of_a_trace_goes_with_the_call(running: Run
     async with Client(running.url) as client:
         await client.call_tool("traced", {}, meta=meta)
     assert seen == [(parent, "k1")]
+
+
+MANY, SIZE = 5, 1_000_000
+_large = "x" * SIZE
+LARGE = {
+    "a call that is refused": ("tools/call", {"name": "linger", "arguments": {"not": _large}}),
+    "a call that is cut off": ("tools/call", {"name": "linger", "arguments": {"name": _large}}),
+    "a result": ("tools/call", {"name": "much", "arguments": {"size": SIZE}}),
+    "an unknown method": ("tools/dance", {"with": _large}),
+    "a notification": ("notifications/dance", {"with": _large}),
+}
+
+
+@pytest.fixture
+def held() -> Iterator[Callable[[], int]]:
+    """How many bytes there are more than at the beginning."""
+
+    def count() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    before = count()
+    yield lambda: count() - before
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("what", LARGE)
+async def test_attack_sessions_that_are_left_open_keep_nothing_large(
+    tmp_path: Path, what: str, held: Callable[[], int]
+) -> None:
+    async with gateway([linger, much], tmp_path) as running:
+        sessions = [await _session(running) for _ in range(MANY)]
+        for headers in sessions:
+            await _leave(running, *LARGE[what], headers)
+        await until(lambda: held() < SIZE)
+        for headers in sessions:
+            reader, writer = await _posted(running, _message("tools/list", {}), headers)
+            assert b" 200 " in await reader.readline(), "the session is there"
+            writer.close()
+
+
+async def _leave(
+    running: Running, method: str, params: dict[str, Any], headers: dict[str, str]
+) -> None:
+    """Go when there is an answer, or when the tool has begun that would never end."""
+    begun.clear()
+    ended.clear()
+    number = None if method.startswith("notifications/") else 1
+    reader, writer = await _posted(running, _message(method, params, number), headers)
+    if params.get("arguments") == {"name": _large}:
+        await until(lambda: begun)
+        writer.transport.abort()
+        await until(lambda: ended)
+    else:
+        assert b"HTTP/1.1 20" in await reader.readline()
+        await reader.readuntil(b"\r\n\r\n" if number is None else b"\r\n0\r\n\r\n")
+        writer.close()
+    begun.clear()
+    ended.clear()
+
+
+async def test_a_greeting_is_kept_and_may_not_be_long(running: Running) -> None:
+    said = json.loads(_greeting())
+    said["params"]["capabilities"] = {"experimental": {"x": {"y": "z" * 70_000}}}
+    answer = await post(running.url, said, GREETING)
+    assert (answer.status_code, answer.json()["id"]) == (413, 1)
+    assert "65,536 bytes" in answer.json()["error"]["message"]

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, Self
 
 import msgspec
@@ -100,14 +101,16 @@ class Agent:
         return _left(result.error, known=known, retryable=retryable)
 
     async def _tried(self, name: str, given: ToolInput) -> Result:
-        tries = self._tries.setdefault(name, _Tries())
-        if not await tries.begin():
+        tries, within = self._tries.setdefault(name, _Tries()), _within.get()
+        if not await tries.begin(wait=tries not in within):
             result = Result(error=_spent(name))
             self._note(name, result, tries)
             return result
+        outside = _within.set(within | {tries})
         try:
             return await self._run(name, given, tries)
         finally:
+            _within.reset(outside)
             tries.end()
 
     async def _run(self, name: str, given: ToolInput, tries: _Tries | None = None) -> Result:
@@ -142,18 +145,22 @@ class Agent:
 
 class _Tries:
     """Of one tool: failures in a row, and calls that are under way, which may become failures.
-    Together these are never more than three.
+    Together these are never more than three, but for calls that a tool makes of itself.
     """
 
     def __init__(self) -> None:
         self.failed = self._under_way = 0
         self._waiting: list[asyncio.Future[None]] = []
 
-    async def begin(self) -> bool:
-        """Whether there is a try left, which is taken. As long as that is not known, wait."""
+    async def begin(self, *, wait: bool) -> bool:
+        """Whether there is a try left, which is taken. As long as that is not known, wait; not for
+        a call that waits for this one.
+        """
         while self.failed + self._under_way >= TRIES:
             if self.failed >= TRIES:
                 return False
+            if not wait:
+                break
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
@@ -166,6 +173,10 @@ class _Tries:
         for turn in waiting:
             if not turn.done():
                 turn.set_result(None)
+
+
+_within: Final[ContextVar[frozenset[_Tries]]] = ContextVar("within", default=frozenset())
+"""The tries that whoever runs here is part of."""
 
 
 async def execute_tool(

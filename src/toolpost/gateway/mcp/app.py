@@ -29,6 +29,7 @@ from toolpost.gateway.inflight import InFlight
 from toolpost.gateway.mcp.calls import Calls
 from toolpost.gateway.mcp.definitions import Definitions
 from toolpost.gateway.mcp.fast import Fast, is_plain, named
+from toolpost.gateway.mcp.forgetting import LARGE, SESSION, again, follow
 from toolpost.gateway.mcp.questions import Questions
 from toolpost.gateway.mcp.sealed import leads_to
 from toolpost.gateway.mcp.server import CALLER, PRESENCE, Presence, ToolServer
@@ -48,7 +49,9 @@ _INVALID_REQUEST: Final = -32600
 _BATCH: Final = "A request is one message: send those of a batch one by one."
 _FULL: Final = STATUS["QUEUE_FULL"].rpc
 _MANY: Final = "You have too many sessions open: end one of them, or come back later."
-_SESSION: Final = b"mcp-session-id"
+_GREETING: Final = 64 * 1024
+"""Bytes: what a client says of itself is kept for as long as its session."""
+_LONG: Final = f"The greeting has more than {_GREETING:,} bytes, which is the most taken here."
 _OPENS: Final = 10.0
 """Seconds that the opening of a session may take when nobody waits for it any more."""
 _JSON: Final = (b"content-type", b"application/json")
@@ -129,7 +132,7 @@ class Mcp:
             return why.status, None
         answered = await self._fast.plain(body, headers[b"mcp-name"], caller, scope)
         if answered is None:
-            return _again(body, receive)
+            return again(body, receive)
         status, said, call_id = answered
         if status == 200:
             await send_whole(scope, send, said)
@@ -176,18 +179,20 @@ class Mcp:
                 await _sent(send, answered[0], [_JSON], answered[1])
                 return
         if not isinstance(data, dict) or data.get("method") != "initialize":
-            await self._by_sdk(scope, _again(body, receive), send, caller)
+            await self._by_sdk(scope, again(body, receive), send, caller, size=len(body))
+        elif len(body) > _GREETING:
+            await _sent(send, 413, [_JSON], _error(_INVALID_REQUEST, _LONG, data))
         elif self._has_many(caller):
             await _sent(send, 503, [_JSON], _error(_FULL, _MANY, data))
         else:
-            await self._opened(scope, _again(body, receive), send, caller)
+            await self._opened(scope, again(body, receive), send, caller)
 
     async def _elsewhere(self, scope: Scope, data: Any, body: bytes, send: Send) -> bool:
         """Whether it is of something that lives in another process, which has answered then."""
         if (siblings := self._siblings) is None:
             return False
         headers = dict(scope["headers"])
-        marked = headers.get(_SESSION, b"").decode("latin-1") or leads_to(data)
+        marked = headers.get(SESSION, b"").decode("latin-1") or leads_to(data)
         process = siblings.split(marked)[1]
         if process is None or HANDED in headers:
             return False
@@ -210,12 +215,15 @@ class Mcp:
             opening.cancel()
             raise
 
-    async def _by_sdk(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+    async def _by_sdk(
+        self, scope: Scope, receive: Receive, send: Send, caller: Caller, *, size: int | None = None
+    ) -> None:
+        """``size``: of a message that came, its bytes."""
         presence = Presence()
         # what stands around a value is no part of it, and not every server takes it away
         headers = [(key, value.strip(b" \t")) for key, value in scope["headers"]]
         if (siblings := self._siblings) is not None:
-            headers = [one if one[0] != _SESSION else _own(siblings, one) for one in headers]
+            headers = [one if one[0] != SESSION else _own(siblings, one) for one in headers]
         own = {**scope, "headers": headers, PRESENCE: presence, "user": _user(caller)}
         _who.set(caller)
         answer = _Answer(send, siblings)
@@ -225,6 +233,8 @@ class Mcp:
         finally:
             presence.end()
             scope[CALL] = presence.call_id
+            if size is not None and (not answer.whole or size + answer.size > LARGE):
+                await follow(self._manager, own)
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool that wants headers, for who may know of it."""
@@ -271,21 +281,24 @@ class _Answer:
     """Hands an answer on. Clients know a session by a name that says in which process it lives."""
 
     def __init__(self, send: Send, siblings: Siblings | None) -> None:
-        self._send, self._siblings, self._open = send, siblings, False
+        self._send, self._siblings, self._begun = send, siblings, False
+        self.whole, self.size = False, 0
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start" and (siblings := self._siblings) is not None:
             headers = [
-                (key, siblings.marked(value.decode()).encode() if key == _SESSION else value)
+                (key, siblings.marked(value.decode()).encode() if key == SESSION else value)
                 for key, value in message.get("headers", ())
             ]
             message = {**message, "headers": headers}
-        self._open = message["type"] == "http.response.start" or message.get("more_body", False)
+        self._begun = True
+        self.whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+        self.size += len(message.get("body", b""))
         await self._send(message)
 
     async def end(self) -> None:
         """The SDK leaves the stream of a session that is over as it is."""
-        if self._open:
+        if self._begun and not self.whole:
             await self._send({"type": "http.response.body", "body": b""})
 
 
@@ -304,20 +317,6 @@ def _routed(data: Any, headers: dict[bytes, bytes]) -> bool:
     params = data.get("params") if isinstance(data, dict) else None
     task = params.get("taskId") if isinstance(params, dict) else None
     return headers.get(b"mcp-name", b"").strip().decode("latin-1") == (task or "")
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body once more, then whatever comes after it."""
-    first = True
-
-    async def replay() -> Any:
-        nonlocal first
-        if first:
-            first = False
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
-
-    return replay
 
 
 async def _sent(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:

@@ -40,7 +40,7 @@ from toolpost.runtime import Runtime
 _log = logging.getLogger("toolpost.mcp")
 _MOST_MESSAGE: Final = 16 * 1024 * 1024
 LOCAL: Final = Caller(id="local", owner=True)
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]')
 _ID: Final = re.compile(
     rb'\s*:\s*(?:(-?[0-9]{1,18})|"([\x20\x21\x23-\x5b\x5d-\x7e]{1,200})")\s*[,}]'
 )
