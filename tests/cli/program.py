@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -54,11 +55,13 @@ def json_of(*words: str, cwd: Path) -> Any:
 class Terminal:
     """The program in a terminal of its own: what it writes, and keys to press."""
 
-    def __init__(self, *words: str, cwd: Path, **variables: str) -> None:
+    def __init__(
+        self, *words: str, cwd: Path, program: Sequence[str] = PROGRAM, **variables: str
+    ) -> None:
         self._ours, theirs = pty.openpty()
         self.written = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_THE_TERMINAL, *PROGRAM, *words],
+            [sys.executable, "-c", _TAKE_THE_TERMINAL, *program, *words],
             cwd=cwd,
             env=environment(**variables),
             stdin=theirs,

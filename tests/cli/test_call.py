@@ -163,6 +163,28 @@ def test_pieces_of_output_and_warnings_go_to_standard_error(project: Path) -> No
     assert done.stderr == 'first piece\n{\n  "second": 2\n}\nwarning: mind the gap\n'
 
 
+def test_on_a_terminal_an_output_that_was_seen_as_it_came_is_shown_once(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text(
+        '[[sources]]\nkind = "modules"\nmodules = ["echoing"]\n', encoding="utf-8"
+    )
+    (tmp_path / "echoing.py").write_text(
+        "from toolpost import Call, tool\n"
+        "@tool(tier=0, effects='read')\n"
+        "def echo(whole: bool, call: Call) -> str:\n"
+        "    'Say it at once, and in the end.'\n"
+        "    call.partial('all ')\n"
+        "    call.partial('of it\\n')\n"
+        "    return 'all of it' if whole else 'all of it?'\n",
+        encoding="utf-8",
+    )
+    for whole, times in (("true", 1), ("false", 2)):
+        with Terminal("call", "echo", f"whole={whole}", cwd=tmp_path) as terminal:
+            assert terminal.ended() == 0
+        assert terminal.written.count("all of it") == times
+    done = toolpost("call", "echo", "whole=true", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("all of it\n", "all of it\n")
+
+
 def test_what_a_tool_prints_does_not_spoil_the_output(project: Path) -> None:
     done = toolpost("call", "chatter", "--json", cwd=project)
     assert (json.loads(done.stdout)["output"], done.stderr) == (1, "noise\n")

@@ -92,6 +92,7 @@ def test_an_import_accepts_nothing_that_was_pinned_otherwise(tmp_path: Path) -> 
         ((), 2, "Say how the server is started"),
         (("--name", "x"), 2, "The config has no server 'x'"),
         (("--url", "https://a", "--", "b"), 2, "A server has a COMMAND or a --url"),
+        (("https://a/mcp",), 2, "A URL is no COMMAND: say --url URL."),
         (("--read", "/x"), 2, "Grants go with a COMMAND"),
         (("--env", "X", "--", "true"), 2, "write NAME=VALUE"),
         (("--", "false"), None, "it ended with status 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -217,6 +218,44 @@ def test_a_full_disk_is_said_in_a_sentence(project: Path, command: str) -> None:
     assert done.stderr == "error: the output cannot be written: no space is left\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "code"), [("wat", 2), ("call wat", 4), ("--config wat list", 78)]
+)
+def test_the_exit_code_is_the_same_where_nobody_can_be_told_why(
+    project: Path, command: str, code: int
+) -> None:
+    assert shell(f"toolpost {command} 2>/dev/full", project).returncode == code
+
+
+def test_an_output_is_there_although_a_warning_could_not_be_told(project: Path) -> None:
+    done = shell("toolpost call talk 2>/dev/full", project)
+    assert (done.returncode, done.stdout) == (0, "all of it\n")
+
+
+def test_ctrl_c_after_the_end_shows_no_traceback(tmp_path: Path) -> None:
+    program = (
+        "import sys, threading; from toolpost.cli import main\n"
+        "def linger():\n"
+        "    threading.main_thread().join(); print('over', flush=True); sys.stdin.read()\n"
+        "threading.Thread(target=linger).start(); main.main(['--version'])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stdout is not None
+        assert "over" in (process.stdout.readline(), process.stdout.readline())[1]
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (-signal.SIGINT, "")
+
+
 @pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed_leads_nowhere(project: Path, closed: str) -> None:
     done = shell(f"toolpost call add a=1 b=2 {closed}", project)
@@ -224,10 +263,11 @@ def test_a_stream_that_is_closed_leads_nowhere(project: Path, closed: str) -> No
     assert done.stdout == ("" if ">&- " in f"{closed} ".replace("2>&-", "") else "3\n")
 
 
-def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["list", "doctor --probe none", "init", "new tool x"])
+def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path: Path, command: str) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    done = shell(f"rmdir {shlex.quote(str(gone))}; toolpost list", gone)
+    done = shell(f"rmdir {shlex.quote(str(gone))}; toolpost {command}", gone)
     assert done.returncode == 78
     assert "error: the current folder has been deleted: go to another one" in done.stderr
 

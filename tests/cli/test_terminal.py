@@ -88,6 +88,12 @@ def test_one_is_not_many() -> None:
     assert counted(2, "reply", "replies") == "2 replies"
 
 
+def test_a_screen_too_narrow_for_a_table_costs_none_of_it(project: Path) -> None:
+    for columns in ("0", "1", "30"):
+        assert "add" in toolpost("list", cwd=project, COLUMNS=columns).stdout
+        assert "observers" in toolpost("config", cwd=project, COLUMNS=columns).stdout
+
+
 def test_no_installed_part_is_broken_inside_a_name(tmp_path: Path) -> None:
     for columns in ("60", "80"):
         shown = toolpost("plugins", cwd=tmp_path, COLUMNS=columns).stdout

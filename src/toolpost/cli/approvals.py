@@ -47,6 +47,7 @@ from toolpost.cli.terminal import (
     table,
 )
 from toolpost.cli.times import moment, span
+from toolpost.cli.typed import chosen, confirmed
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.errors import CallError
@@ -59,6 +60,7 @@ T = TypeVar("T")
 Desk = Approvals | RemoteDesk
 _EVERY: Final = 1.0
 """Seconds between two looks of ``watch``."""
+_ANSWERS: Final = {"y": "y", "n": "n", "skip": "skip", "": "skip"}
 
 
 @click.group("approvals")
@@ -161,7 +163,8 @@ def approve(
     _asked(asked, verified, spec)
     if not yes and sys.stdin.isatty():
         err(safe("\n".join(filter(None, (described(request), widened(request, decision))))))
-        click.confirm("Approve it?", abort=True, err=True)
+        if not confirmed("Approve it?"):
+            raise click.Abort
     _tell(_asked(asked, _deciding(request, decision), spec), as_json=as_json)
 
 
@@ -259,8 +262,7 @@ def _shown(asked: Asked, request: Request, *, as_json: bool) -> None:
 
 def _offered(asked: Asked, request: Request) -> None:
     """The question; what goes wrong with the answer does not end the watch."""
-    choice = click.Choice(("y", "n", "skip"))
-    answer = click.prompt("approve?", type=choice, default="skip", err=True)
+    answer = chosen("approve? (y, n, skip) [skip]: ", _ANSWERS)
     if answer == "skip":
         return
     decide = _deciding(request, Decision(approve=answer == "y"))

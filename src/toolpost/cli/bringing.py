@@ -8,6 +8,7 @@ quarantined: an import is no acceptance.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,16 +125,20 @@ def _appended(config: Config, added: str) -> Config:
     file = config.file or config.base / FILE_NAME
     if not added:
         return config
-    before = file.read_text(encoding="utf-8") if file.exists() else None
-    text = added.lstrip("\n") if before is None else f"{before.rstrip()}\n{added}"
-    file.write_text(text, encoding="utf-8")
+    before = file.read_bytes() if file.exists() else None
+    text = added.lstrip("\n") if not before else added
+    end = b"\n" if before and not before.endswith(b"\n") else b""
     try:
+        with file.open("ab") as opened:  # what is there is not written again: a full disk leaves it
+            opened.write(end + text.encode())
         return find(file)
-    except ConfigError as fault:
+    except BaseException as fault:
         if before is None:
-            file.unlink()
+            file.unlink(missing_ok=True)
         else:
-            file.write_text(before, encoding="utf-8")
+            os.truncate(file, len(before))
+        if not isinstance(fault, ConfigError):
+            raise
         raise click.ClickException(
             f"{safe(str(file))} cannot be added to ({safe(fault.message)}). Put this into it by "
             f"hand:\n{safe(added)}"

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from toolpost.call import OWNER, Progress
+from toolpost.cli import typed
 from toolpost.cli.arguments import from_words
 from toolpost.cli.completing import parameter_names, tool_names
 from toolpost.cli.detached import see_to
@@ -117,8 +118,9 @@ def command(
     if detach:
         _say_job(asked, _detached(asked, wanted, as_json=as_json, save=save), as_json=as_json)
         return
+    pieces = _Pieces()
     try:
-        result, problems = run(asked, _called(asked, wanted))
+        result, problems = run(asked, _called(asked, wanted, pieces))
     except KeyboardInterrupt:
         gone = Cancelled("The call was cancelled.")
         result = Result(error=failure(gone, tool=name, call_id="", effects="once"))
@@ -131,7 +133,7 @@ def command(
     if as_json:
         print_json(result.to_dict())
     else:
-        print_result(result, files)
+        print_result(result, files, seen=pieces.seen)
 
 
 def _detached(asked: Asked, wanted: Wanted, *, as_json: bool, save: Path | None) -> Job:
@@ -188,34 +190,37 @@ def _say_job(asked: Asked, job: Job, *, as_json: bool) -> None:
 def _standard_input() -> str:
     if sys.stdin.isatty():
         err("Type a JSON object, then Ctrl-D.")
+        return typed.text(MAX_BYTES)
     return sys.stdin.read(MAX_BYTES + 1)  # one more than can be arguments, and it is refused
 
 
-async def _called(asked: Asked, wanted: Wanted) -> tuple[Result, Mapping[str, str]]:
+async def _called(
+    asked: Asked, wanted: Wanted, pieces: _Pieces
+) -> tuple[Result, Mapping[str, str]]:
     """The result, and what is wrong here as known when everything is closed: the last records of
     the audit are written then.
     """
     if asked.url is not None:
-        return await _called_there(asked, wanted), {}
+        return await _called_there(asked, wanted, pieces), {}
     async with opened(asked) as runtime:
         await runtime.open_sandbox(wanted.name)
         if runtime.lowered is not None:
             say(f"warning: {runtime.lowered}")
         arguments = _arguments(runtime.registry.get(wanted.name), wanted)
         execute = partial(runtime.execute, working_dir=str(Path.cwd()))
-        with Bar(wanted.name, asked=asked) as bar:
-            result = await _watched(execute, wanted, arguments, bar)
+        with Bar(wanted.name, asked=asked) as pieces.bar:
+            result = await _watched(execute, wanted, arguments, pieces)
     return result, runtime.problems
 
 
-async def _called_there(asked: Asked, wanted: Wanted) -> Result:
+async def _called_there(asked: Asked, wanted: Wanted, pieces: _Pieces) -> Result:
     async with connected(asked) as client:
         try:
             arguments = _arguments(await spec_of(client, wanted.name), wanted)
         except CallError as fault:
             return Result(error=failure(fault, tool=wanted.name, call_id="", effects="read"))
-        with Bar(wanted.name, asked=asked) as bar:
-            return await _watched(client.execute, wanted, arguments, bar)
+        with Bar(wanted.name, asked=asked) as pieces.bar:
+            return await _watched(client.execute, wanted, arguments, pieces)
 
 
 def _arguments(spec: ToolSpec | None, wanted: Wanted) -> dict[str, Any]:
@@ -224,9 +229,11 @@ def _arguments(spec: ToolSpec | None, wanted: Wanted) -> dict[str, Any]:
 
 
 async def _watched(
-    execute: Callable[..., Awaitable[Result]], wanted: Wanted, arguments: dict[str, Any], bar: Bar
+    execute: Callable[..., Awaitable[Result]],
+    wanted: Wanted,
+    arguments: dict[str, Any],
+    pieces: _Pieces,
 ) -> Result:
-    pieces = _Pieces(bar)
     try:
         return await execute(
             wanted.name,
@@ -244,17 +251,26 @@ async def _watched(
 class _Pieces:
     """What a running tool reports: progress to the bar, pieces of output as they come."""
 
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
+    bar: Bar
+
+    def __init__(self) -> None:
         self._open = False
+        self._shown: list[str] | None = [] if sys.stdout.isatty() and sys.stderr.isatty() else None
+
+    @property
+    def seen(self) -> str:
+        """What whoever sits at the terminal, where the output goes as well, has read already."""
+        return "".join(self._shown or ())
 
     def hear(self, report: Progress) -> None:
         if report.partial is None:
-            self._bar.tell(report.done, report.total, report.message)
+            self.bar.tell(report.done, report.total, report.message)
             return
-        self._bar.stop()  # a line in the making and a bar cannot share a terminal
+        self.bar.stop()  # a line in the making and a bar cannot share a terminal
         piece = report.partial
         text = piece if isinstance(piece, str) else f"{json_text(piece)}\n"
+        if self._shown is not None:
+            self._shown.append(text)
         sys.stderr.write(safe(text))
         sys.stderr.flush()
         self._open = not text.endswith("\n")
@@ -264,8 +280,10 @@ class _Pieces:
             err("")
 
 
-def print_result(result: Result, files: dict[int, Path]) -> None:
-    """For a person, or for a pipe."""
+def print_result(result: Result, files: dict[int, Path], *, seen: str = "") -> None:
+    """For a person, or for a pipe. What was ``seen`` as it came is not shown once more: it would
+    look as if it had been done twice.
+    """
     for warning in result.metadata.warnings:
         say(safe(f"warning: {warning}"))
     if result.metadata.plan is not None:
@@ -273,7 +291,8 @@ def print_result(result: Result, files: dict[int, Path]) -> None:
         print_json(result.metadata.plan)
         return
     if isinstance(result.output, str):
-        out(safe(result.output))
+        if not seen or seen.rstrip("\n") != result.output.rstrip("\n"):
+            out(safe(result.output))
     elif result.output is not None or not result.parts:
         print_json(result.output)
     for index, part in enumerate(result.parts):

@@ -153,6 +153,8 @@ def described(
     """The server as a table of the config; nothing if it was not described."""
     if words and url:
         raise click.UsageError("A server has a COMMAND or a --url.")
+    if words and words[0].startswith(("http://", "https://")):
+        raise click.UsageError("A URL is no COMMAND: say --url URL.")
     about: dict[str, Any] = {}
     if words:
         about["command"] = [_program(words[0], base, given["path"]), *words[1:]]

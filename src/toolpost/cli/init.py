@@ -16,6 +16,7 @@ import click
 
 from toolpost.cli.options import json_option
 from toolpost.cli.terminal import out, print_json, safe
+from toolpost.cli.writing import write_new
 from toolpost.config import GUARDS, OBSERVERS
 from toolpost.sources.builtin import by_set, sample
 
@@ -156,9 +157,7 @@ def command(*, folder: Path, tools: str | None, as_json: bool) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     made = [name for name in FILES if name not in there]
-    for name in made:
-        with (folder / name).open("x", encoding="utf-8") as file:  # "x": never over another's file
-            file.write(text[name])
+    write_new({folder / name: text[name] for name in made})
     steps = (*(f"echo .toolpost/ >> {name}" for name in there), *NEXT)
     if as_json:
         print_json({"folder": str(folder.resolve()), "files": made, "next": list(steps)})

@@ -21,6 +21,7 @@ from msgspec import UNSET
 from toolpost.cli.opening import once, run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import console, err, json_text, out, plain, print_json
+from toolpost.cli.typed import confirmed
 from toolpost.config import find
 from toolpost.errors import SourceError
 from toolpost.lock import (
@@ -162,7 +163,7 @@ def _agreed(differ: Sequence[Difference]) -> bool:
     """Without a terminal, --accept is the yes."""
     if not sys.stdin.isatty():
         return True
-    return click.confirm(f"Accept {_counted(len(differ), 'difference')}?", err=True)
+    return confirmed(f"Accept {_counted(len(differ), 'difference')}?")
 
 
 def _end(

@@ -8,6 +8,7 @@ do, never a traceback unless they ask for one with ``--debug``.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from errno import ENOSPC
@@ -63,6 +64,8 @@ _FILES: Final = {"import": "importing"}
 
 UNEXPECTED: Final = 70
 PIPE_CLOSED: Final = 141
+NO_FOLDER: Final = 78
+"""As for a config, which is looked for there."""
 
 
 class LazyGroup(click.Group):
@@ -167,7 +170,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character the terminal lacks is no reason to fail
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(status(sys.argv[1:] if args is None else list(args)))
+    code = status(sys.argv[1:] if args is None else list(args))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said: who presses it again just ends
+    sys.exit(code)
 
 
 def _open_streams() -> None:
@@ -192,16 +198,13 @@ def status(words: list[str]) -> int:
         _misplaced(fault).show(shown)
         return _say(shown.getvalue(), fault.exit_code)
     except BrokenPipeError:  # the reader has gone, as `| head` does
-        _drop_output()
+        from toolpost.cli.terminal import drop  # as in _say
+
+        drop(sys.stdout)
         return PIPE_CLOSED
     except Exception as exc:  # noqa: BLE001 - the end of the line: the user gets a sentence, not a traceback
         return _explain(exc, words)
     return code if isinstance(code, int) else 0
-
-
-def _drop_output() -> None:
-    """What could not be written is not tried again at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _misplaced(fault: click.ClickException) -> click.ClickException:
@@ -223,27 +226,37 @@ def _hint(exc: CallError, words: Sequence[str]) -> str:
 
 
 def _explain(exc: Exception, words: Sequence[str]) -> int:
+    from toolpost.cli.terminal import drop, err, safe  # as in _say
+
     debug = "--debug" in words
     if debug:
         from traceback import format_exception  # only a failure pays for it
 
-        from toolpost.cli.terminal import safe  # as in _say
-
-        click.echo(safe("".join(format_exception(exc))), err=True)
+        err(safe("".join(format_exception(exc))))
     if isinstance(exc, CallError) and isinstance(exc.__cause__, SetupError):
         exc = exc.__cause__  # a person may read what a model need not know
     if isinstance(exc, CallError):
         return _say(f"error: {exc.code}: {exc}{_hint(exc, words)}", STATUS[exc.code].exit)
     if isinstance(exc, SetupError):
         return _say(f"error: {exc}", setup_exit(exc))
+    if isinstance(exc, FileNotFoundError) and _is_nowhere():
+        return _say("error: the current folder has been deleted: go to another one", NO_FOLDER)
     if isinstance(exc, OSError) and exc.filename is not None:
         return _say(f"error: {exc.filename}: {exc.strerror}", 1)
     if isinstance(exc, OSError) and exc.errno == ENOSPC:
-        _drop_output()
+        drop(sys.stdout)
         return _say("error: the output cannot be written: no space is left", 1)
     sorry = f"Sorry, this is a fault in {PROGRAM} ({type(exc).__name__})."
     hint = "" if debug else f" See the traceback with: {PROGRAM} --debug …"
     return _say(sorry + hint, UNEXPECTED)
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() is the same with more around it
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _say(text: str, code: int) -> int:

@@ -18,6 +18,7 @@ from toolpost.bus.permissions import ROLES, server_config
 from toolpost.bus.wire import PREFIX, Subjects
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import out, safe
+from toolpost.cli.writing import write_new
 from toolpost.config import find
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.seal import open_seal
@@ -52,7 +53,7 @@ def setup(asked: Asked, *, folder: Path, prefix: str, as_json: bool) -> int:
     config = folder / _SERVER
     if not config.exists():
         text = server_config(prefix, keys, store=str((folder / "jetstream").resolve()))
-        config.write_text(text, encoding="utf-8")
+        write_new({config: text})  # half of it would be a server that lets everybody in
     seal = open_seal(base / _KEYS, "bus")
     public = base / _KEYS / f"{seal.key}.pub"
     if as_json:

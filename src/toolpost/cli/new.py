@@ -12,6 +12,7 @@ import click
 
 from toolpost.cli.options import json_option
 from toolpost.cli.terminal import out, print_json, safe
+from toolpost.cli.writing import write_new
 from toolpost.kit.scaffold import STYLES, Style, configured, scaffold
 
 
@@ -51,9 +52,7 @@ def tool(*, name: str, style: Style, folder: Path, as_json: bool) -> None:
             "Choose another name, or another folder with --dir."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for one, text in files.items():
-        with (folder / one).open("x", encoding="utf-8") as file:  # "x": never over another's file
-            file.write(text)
+    write_new({folder / one: text for one, text in files.items()})
     config = configured(name, style)
     tests = next(one for one in files if one.startswith("test_"))
     steps = [f"python -m pytest {folder / tests}", f"toolpost check {folder / next(iter(files))}"]

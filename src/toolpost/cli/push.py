@@ -19,6 +19,7 @@ from toolpost.cli.opening import run
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.progress import Bar
 from toolpost.cli.terminal import console, counted, err, out, plain, print_json, safe
+from toolpost.cli.typed import confirmed
 from toolpost.digest import canonical
 from toolpost.document import read
 from toolpost.environ import secret
@@ -154,7 +155,7 @@ async def _written(table: Table, plan: Plan, gone: Sequence[str]) -> None:
 def _agreed(gone: Sequence[str]) -> bool:
     if not sys.stdin.isatty():
         raise click.UsageError("--prune asks first; without a terminal, say --yes.")
-    return click.confirm(f"Remove {counted(len(gone), 'tool')}?", err=True)
+    return confirmed(f"Remove {counted(len(gone), 'tool')}?")
 
 
 def _print(asked: Asked, plan: Plan, *, prune: bool) -> None:

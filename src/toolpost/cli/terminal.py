@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from toolpost.characters import visible, visible_json
 from toolpost.cli.options import Asked
@@ -25,6 +25,8 @@ _LEAST: Final = 20
 """Columns that the wide ones of a table have at least."""
 
 _USUAL: Final = 80
+_NARROWEST: Final = 40
+"""Columns in which a table still has all it says."""
 _GLUE: Final = "\0"
 """Stands for a blank that is no place to break a line; it is in no text that is safe."""
 _PLACE: Final = re.compile(r"(?:^|(?<=^error: ))(?!error: )[^:]*:\d+:\d+:")
@@ -64,7 +66,18 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def err(text: str) -> None:
-    sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+    """A text to standard error. Where that cannot be written to, nobody is told: what was asked for
+    is not less done for it.
+    """
+    try:
+        sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+    except OSError:
+        drop(sys.stderr)
+
+
+def drop(stream: TextIO) -> None:
+    """What could not be written is not tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say(text: str) -> None:
@@ -112,6 +125,8 @@ def console(asked: Asked, *, stderr: bool = False, width: int | None = None) -> 
         highlight=False,
     )
     made.on_broken_pipe = _reader_gone  # type: ignore[method-assign]  # rich would exit with 1
+    if not stderr and made.width < _NARROWEST:  # or 0, which is no width at all
+        made.width = _USUAL
     return made
 
 
