@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from functools import partial
@@ -11,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.elsewhere import IS_ROOT, NOBODY, as_ordinary_user
+from tests.sandbox.running import run, shell
 from toolpost.errors import MissingPart
-from toolpost.process import Child
 from toolpost.sandbox import Confinement, Sandbox, landlock
 from toolpost.sandbox.nesting import Placed, placed
 from toolpost.sandbox.view import interpreter
 
 pytestmark = pytest.mark.anyio
-FENCE = 30
 
 # Each way that leads around a mount, if there is one; argument: the writable folder.
 WAYS = """
@@ -144,24 +142,6 @@ def tree(tmp_path: Path) -> Path:
     (made / "a" / "b" / "c").mkdir(parents=True)
     (made / "a" / "b" / "c" / "secret").write_text("kept")
     return made
-
-
-def said(child: Child) -> str:
-    assert child.stdout is not None
-    assert child.stderr is not None
-    return (child.stdout.tail + child.stderr.tail).decode()
-
-
-async def run(sandbox: Sandbox, argv: list[str], confinement: Confinement) -> tuple[int, str]:
-    child = await sandbox.spawn(argv, confinement)
-    async with asyncio.timeout(FENCE):
-        ending = await child.wait()
-    assert ending.code is not None
-    return ending.code, said(child)
-
-
-async def shell(sandbox: Sandbox, script: str, confinement: Confinement) -> tuple[int, str]:
-    return await run(sandbox, ["sh", "-c", script], confinement)
 
 
 @pytest.mark.req("NA-11")

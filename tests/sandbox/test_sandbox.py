@@ -19,8 +19,8 @@ import pytest
 
 from tests.processes import Watch, descendants, innermost, running
 from tests.sandbox.leftovers import groups_of
+from tests.sandbox.running import FENCE, run, said, shell
 from toolpost.errors import SetupError
-from toolpost.process import Child
 from toolpost.sandbox import Confinement, Sandbox
 from toolpost.sandbox._entry import SLICE, filled_in, held
 from toolpost.sandbox.stem import Stem
@@ -28,7 +28,6 @@ from toolpost.sandbox.view import INNER, interpreter
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
-FENCE = 30
 INTERNAL = 1 << 31 | 1 << 32
 """Signals 32 and 33, which the C library keeps for itself."""
 
@@ -43,24 +42,6 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 def workspace(tmp_path: Path) -> str:
     (tmp_path / "workspace").mkdir()
     return str(tmp_path / "workspace")
-
-
-def said(child: Child) -> str:
-    assert child.stdout is not None
-    assert child.stderr is not None
-    return (child.stdout.tail + child.stderr.tail).decode()
-
-
-async def run(sandbox: Sandbox, argv: list[str], confinement: Confinement) -> tuple[int, str]:
-    child = await sandbox.spawn(argv, confinement)
-    async with asyncio.timeout(FENCE):
-        ending = await child.wait()
-    assert ending.code is not None
-    return ending.code, said(child)
-
-
-async def shell(sandbox: Sandbox, script: str, confinement: Confinement) -> tuple[int, str]:
-    return await run(sandbox, ["sh", "-c", script], confinement)
 
 
 @pytest.mark.req("FM-7")

@@ -1,8 +1,9 @@
 """The sandbox: what a description grants and no more, or a refusal.
 
 Above: whoever runs a program that is not to be trusted (shell tools, Python workers, MCP servers
-over stdio). Below: ``finding.py`` for what this machine can do, ``plan.py`` for how, ``ready.py``
-for speed, ``egress.py`` for the way out. It refuses to know what a tool or a call is.
+over stdio). Below: ``finding.py`` for what this machine can do, ``refusals.py`` for what it cannot,
+``plan.py`` for how, ``ready.py`` for speed, ``egress.py`` for the way out. It refuses to know what a
+tool or a call is.
 
 ::
 
@@ -21,31 +22,17 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Self
 
-from toolpost.errors import ConfigError, MissingPart, SetupError
+from toolpost.errors import ConfigError
 from toolpost.process import Child, Hearer, unhurried
-from toolpost.sandbox import cold, egress, finding, landlock, plan
-from toolpost.sandbox.confinement import (
-    LEAST_OPEN,
-    LEVELS,
-    Confinement,
-    Level,
-    Mode,
-    are_words,
-    check_bounds,
-    check_egress,
-    check_paths,
-    check_variables,
-    homes,
-    least_level,
-)
+from toolpost.sandbox import cold, egress, finding, plan
+from toolpost.sandbox.confinement import Confinement, Level, Mode, are_words, check_variables
 from toolpost.sandbox.finding import Found, Missing
-from toolpost.sandbox.grounds import Grounds, check_grounds
+from toolpost.sandbox.grounds import Grounds
 from toolpost.sandbox.ready import Ready
+from toolpost.sandbox.refusals import Refusals
 from toolpost.sandbox.stem import Lost
 from toolpost.sandbox.warm import Warm
 
@@ -69,12 +56,11 @@ class Sandbox:
         grounds: Grounds | None = None,
     ) -> None:
         self.mode = mode
-        self._grounds = grounds
-        self._written: set[str] = set()
         self.lowered = lowered
         self._machine = found.machine
         self._missing = found.missing
-        self._state = state
+        self._state, self._grounds = state, grounds
+        self._checked = Refusals(found, mode=mode, state=state, lowered=lowered, grounds=grounds)
         self._ready = Ready(found.machine, found.groups, self._checked)
 
     @classmethod
@@ -153,107 +139,6 @@ class Sandbox:
     def check(self, confinement: Confinement) -> None:
         """Refuse what cannot be provided as described; for bind time."""
         self._checked(confinement)
-
-    def _checked(self, confinement: Confinement) -> Mapping[str, str]:
-        """What ``check`` does, and the real path behind each that is granted: they were looked up
-        once, and what was checked is what is used.
-        """
-        check_bounds(confinement)
-        _check_open_files()
-        real = check_paths(confinement, precious=self._precious())
-        self._written.update(confinement.write)
-        check_grounds(confinement, real, self._grounds, self._written)
-        if self._machine.bwrap is None and self.level == "I1":
-            landlock.check(confinement, real)
-        check_egress(confinement)
-        check_variables(confinement)
-        if confinement.egress and self._machine.bwrap is None:
-            raise self._lacking(
-                "egress needs a network namespace", ("bubblewrap", "user namespaces")
-            )
-        self._check_host(confinement)
-        if os.geteuid() == 0 and self._machine.user is None:
-            raise self._lacking("a sandbox of root has to become another user", ("user",))
-        self._check_level(confinement)
-        self._check_ownership(confinement, real)
-        return real
-
-    def _check_host(self, confinement: Confinement) -> None:
-        """What is shared of the machine is fenced by the other layers: without them, not at all."""
-        if not confinement.host:
-            return
-        what = f"to share the host's {' and '.join(confinement.host)}"
-        if confinement.egress:
-            raise SetupError(f"{what}, and egress: with the one there is no other", at=("host",))
-        if self._machine.bwrap is None or not self._machine.seccomp:
-            layers = ("bubblewrap", "user namespaces", "seccomp")
-            raise self._lacking(f"{what} needs namespaces and a system call filter", layers)
-        if "processes" in confinement.host and landlock.version() < landlock.NEEDED:
-            raise MissingPart(
-                f"{what} needs Landlock {landlock.NEEDED}, which keeps them apart: Linux 6.12 or "
-                "newer"
-            )
-
-    def _check_level(self, confinement: Confinement) -> None:
-        tier = confinement.tier
-        needed = LEVELS.index(least_level(tier, self.mode))
-        if self.mode == "strict" and not self._machine.seccomp:
-            raise self._lacking("strict mode needs a system call filter", ("seccomp",))
-        if LEVELS.index(self.level) < needed - self.lowered:
-            wanted = f"a tool of tier {tier} needs isolation {LEVELS[needed]} in {self.mode} mode"
-            raise self._lacking(f"{wanted}, and this machine provides {self.level}")
-        if tier == 3 and not self._machine.grouped and not self.lowered:
-            self._check_budget(confinement)
-
-    def _check_budget(self, confinement: Confinement) -> None:
-        """Without a cgroup each process has the memory for itself: all together has to fit."""
-        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-        if confinement.memory is None or confinement.memory * confinement.processes > most:
-            raise self._lacking(
-                f"a tool of tier 3 without a cgroup may use {most >> 20} MiB with all its "
-                "processes (set a memory limit; memory × processes counts)",
-                ("cgroup",),
-            )
-
-    def _check_ownership(self, confinement: Confinement, real: Mapping[str, str]) -> None:
-        """As another user: can the writable trees be written?"""
-        maps = self._machine.maps
-        if maps is None:
-            self._check_reach(confinement, real)
-            return
-        for grant, paths in (("read", confinement.read), ("write", confinement.write)):
-            for path in (real[path] for path in paths):
-                if maps.needed(path, write=grant == "write") and (fault := maps.fault(path)):
-                    raise SetupError(
-                        f"{path} cannot be given to the sandbox's user ({fault}): its file system "
-                        f"has no id maps; give it a folder that belongs to {self._machine.user}",
-                        at=(grant,),
-                    )
-
-    def _check_reach(self, confinement: Confinement, reals: Mapping[str, str]) -> None:
-        """Without mounts, what is closed to others stays closed to another user."""
-        user = self._machine.user
-        grants = [(path, 0o005) for path in confinement.read]
-        grants += [(path, 0o007) for path in confinement.write]
-        for path, wanted in grants if user is not None else ():
-            real = Path(reals[path])
-            ways = [(real, wanted if real.is_dir() else wanted & 0o006)]
-            ways += [(above, 0o001) for above in real.parents]
-            for one, mode in ways:
-                about = one.stat()
-                if about.st_uid != user and about.st_mode & mode != mode:
-                    raise self._lacking(f"{path} is closed to the sandbox's user ({user}) by {one}")
-
-    def _lacking(self, what: str, layers: Sequence[str] = ()) -> MissingPart:
-        found = [one for one in self._missing if one.layer in layers or not layers]
-        reasons = "; ".join(f"{m.layer} is missing ({m.why}): {m.how_to_get}" for m in found)
-        return MissingPart(f"{what}; {reasons}" if reasons else what)
-
-    def _precious(self) -> Mapping[str, str]:
-        kept = {"/": "everything", **dict.fromkeys(homes(), "the home folder")}
-        if self._state is not None:
-            kept[self._state] = "the audit's folder"
-        return kept
 
     async def spawn(
         self,
@@ -348,16 +233,6 @@ class Sandbox:
             await stem.discard()
             raise
         return stem.child
-
-
-def _check_open_files() -> None:
-    """What is passed into a sandbox has high numbers at first."""
-    may = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if may < LEAST_OPEN:
-        raise MissingPart(
-            f"a sandbox needs {LEAST_OPEN} open files, and this process may have {may}: start it "
-            "after: ulimit -n 1024"
-        )
 
 
 def _passed(given: Sequence[int] | Mapping[int, int]) -> list[tuple[int, int]]:
