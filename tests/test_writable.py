@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import toolpost
 from tests.sandbox.elsewhere import need_a_sandbox
 from toolpost import Runtime
 from toolpost.config import Config
@@ -99,6 +100,67 @@ async def test_attack_no_tool_may_write_where_tools_are_described(
     (tmp_path / "mods" / "deep" / "some.yaml").write_text("[]")
     config = described(tmp_path, spec("writer", write=[write]), sources=sources)
     assert "cannot be writable in a sandbox" in await said(config, "writer", "true")
+
+
+@pytest.mark.req("NA-11")
+@pytest.mark.parametrize("write", ["helpers", "helpers/cache", "../mods/pkg/sub", "bin"])
+async def test_attack_no_tool_may_write_into_the_code_of_another(
+    tmp_path: Path, confined: None, write: str
+) -> None:
+    (tmp_path / "tools" / "helpers" / "cache").mkdir(parents=True)
+    (tmp_path / "tools" / "bin").mkdir()
+    (tmp_path / "tools" / "bin" / "run.sh").write_text("#!/bin/sh\necho fine\n")
+    (tmp_path / "tools" / "bin" / "run.sh").chmod(0o755)
+    (tmp_path / "mods" / "pkg" / "sub").mkdir(parents=True)
+    (tmp_path / "mods" / "pkg" / "sub" / "mine.py").write_text("")
+    sources = [
+        {"kind": "files", "paths": ["tools/*.json"]},
+        {"kind": "modules", "modules": ["pkg.sub.mine"], "path": "mods"},
+    ]
+    add = spec("add") | {"kind": "python", "binding": {"module": "helpers.calc", "function": "f"}}
+    run = spec("run") | {"binding": {"command": "./bin/run.sh {script}"}}
+    programs = ["sh", str(tmp_path / "tools" / "bin" / "run.sh")]
+    config = described(
+        tmp_path,
+        add,
+        run,
+        spec("writer", write=[write]),
+        sources=sources,
+        backends={"shell": {"programs": programs}},
+    )
+    assert "cannot be writable in a sandbox" in await said(config, "writer", "true")
+    assert await said(config, "run", "") == "fine"
+
+
+def test_what_runs_this_is_nowhere_writable(tmp_path: Path) -> None:
+    writable = Writable(Config.of({}, base=tmp_path), Registry())
+    package, beside = Path(toolpost.__file__).parent, Path(pytest.__file__).parent.parent
+    for folder in (package / "builtin", package.parent, beside, beside / "pytest"):
+        assert "the Python that runs this" in (writable.taboo(str(folder)) or ""), folder
+
+
+@pytest.mark.parametrize(
+    ("paths", "folder", "could"),
+    [
+        (["linked/**/*.yaml"], "real/specs/out", True),
+        (["linked/**/*.yaml"], "real", True),
+        (["linked/*.yaml"], "real", True),
+        (["linked/*.yaml"], "real/specs", False),
+        (["*/specs/*.yaml"], "real/specs", True),
+        (["many/*/*.yaml"], "real", True),
+        (["many/*/*.yaml"], "real/specs", False),
+    ],
+)
+def test_a_link_in_the_name_of_specs_is_seen_through(
+    tmp_path: Path, paths: list[str], folder: str, could: bool
+) -> None:
+    (tmp_path / "real" / "specs" / "out").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("real")
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many" / "one").symlink_to("../real")
+    config = Config.of({"sources": [{"kind": "files", "paths": paths}]}, base=tmp_path)
+    why = Writable(config, Registry()).taboo(str((tmp_path / folder).resolve()))
+    assert ("specs are loaded from there" in (why or "")) is could
 
 
 async def test_a_folder_beside_the_specs_may_be_written(tmp_path: Path, confined: None) -> None:

@@ -10,14 +10,30 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from toolpost.config import Config
 from toolpost.contracts import Declared
 from toolpost.registry import Registry
+
+_WILD: Final = frozenset("*?[")
+
+
+class _Found(NamedTuple):
+    """Of the tools that there are."""
+
+    folders: frozenset[str]
+    """Of spec files."""
+    programs: frozenset[str]
+    code: frozenset[str]
+    written: frozenset[str]
+    """The folders that tools may write to."""
 
 
 class Writable:
@@ -27,7 +43,7 @@ class Writable:
 
     def __init__(self, config: Config, registry: Registry) -> None:
         self._config, self._registry = config, registry
-        self._found: tuple[frozenset[str], frozenset[str]] | None = None
+        self._found: _Found | None = None
         registry.listen(self._forget)
 
     def taboo(self, folder: str) -> str | None:
@@ -35,47 +51,68 @@ class Writable:
         for path, what in self._kept():
             if Path(os.path.realpath(path)).is_relative_to(folder):
                 return f"it contains {what} ({path})"
+        for path, what in self._code():
+            if Path(folder).is_relative_to(os.path.realpath(path)):
+                return f"it lies in {what} ({path})"
         for pattern in self._patterns():
             if could_hold(Path(folder), pattern):
                 return f"specs are loaded from there ({pattern})"
         return None
 
     def written(self) -> frozenset[str]:
-        return self._look()[1]
+        return self._look().written
 
     def _forget(self, _: frozenset[str]) -> None:
         self._found = None
 
-    def _look(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The folders of spec files, and those that tools may write to."""
+    def _look(self) -> _Found:
         if self._found is None:
             declared = {(folder, *_listed(binding)) for folder, binding in self._declared()}
             everywhere = tuple(_grants(self._config.settings.backends))
             declared.add((str(self._config.base),))
             written = (_absolute(one[0], (*everywhere, *one[1:])) for one in declared)
-            folders = frozenset(folder for folder, _ in self._declared())
-            self._found = folders, frozenset(chain.from_iterable(written))
+            self._found = _Found(
+                folders=frozenset(folder for folder, _ in self._declared()),
+                programs=frozenset(_programs(self._declared())),
+                code=frozenset(_files_of(self._modules())),
+                written=frozenset(chain.from_iterable(written)),
+            )
         return self._found
 
     def _kept(self) -> Iterator[tuple[str, str]]:
-        config = self._config
+        """What must not be in a folder that can be written, and what it is."""
+        config, found = self._config, self._look()
         if config.file is not None:
             yield str(config.file), "the config"
         yield str(config.base / config.settings.lock), "the pins of the tools"
         yield sys.prefix, "the Python that runs this"
-        for folder in self._look()[0]:
+        for folder in found.folders:
             yield folder, "the specs of tools, or the modules beside them"
-        for source in config.settings.sources:
+        for program in found.programs:
+            yield program, "the program of a tool"
+        yield from self._code()
+
+    def _code(self) -> Iterator[tuple[str, str]]:
+        """Trees in which nothing can be written either."""
+        yield from ((one, "a module of tools") for one in self._look().code)
+        yield from ((one, "the Python that runs this") for one in _python())
+
+    def _modules(self) -> Iterator[tuple[str, str]]:
+        """Of every Python tool: where its module is looked for first, and which."""
+        for folder, binding in self._declared():
+            if isinstance(module := binding.get("module"), str):
+                yield folder, module
+        for source in self._config.settings.sources:
             if source.get("kind") == "modules":
-                path = config.base / str(source.get("path", "."))
-                for name in source.get("modules", ()):
-                    for file in (path / name.split(".")[0], path / f"{name.split('.')[0]}.py"):
-                        yield str(file), "a module of tools"
+                path = str(self._config.base / str(source.get("path", ".")))
+                yield from ((path, name) for name in source.get("modules", ()))
 
     def _patterns(self) -> Iterator[Path]:
+        """Of spec files; with their links followed, for what is asked about is a real path."""
         for source in self._config.settings.sources:
             if source.get("kind") == "files":
-                yield from (self._config.base.resolve() / path for path in source.get("paths", ()))
+                for path in source.get("paths", ()):
+                    yield from _followed(self._config.base / path)
 
     def _declared(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The folder of the spec file and the binding, of every tool that a file declares."""
@@ -83,6 +120,15 @@ class Writable:
             entry = self._registry.entry(spec.name)
             if entry is not None and isinstance(entry.target, Declared):
                 yield entry.target.folder, spec.binding
+
+
+@cache
+def _python() -> tuple[str, ...]:
+    """What runs unconfined when it is imported next."""
+    import sysconfig  # it takes a while, and only what is confined pays for it
+
+    found = map(sysconfig.get_path, ("stdlib", "purelib", "platlib", "scripts"))
+    return *found, str(Path(__file__).parent)
 
 
 def could_hold(folder: Path, pattern: Path) -> bool:
@@ -93,6 +139,38 @@ def could_hold(folder: Path, pattern: Path) -> bool:
         if not fnmatchcase(part, wanted):
             return False
     return len(folder.parts) < len(pattern.parts)
+
+
+def _followed(pattern: Path) -> Iterator[Path]:
+    """The pattern by its real place; and by those of the links that its wildcards meet."""
+    parts = pattern.parts
+    wild = next((at for at, part in enumerate(parts) if _WILD & set(part)), len(parts) - 1)
+    head, rest = Path(*parts[:wild]), parts[wild:]
+    yield Path(os.path.realpath(head), *rest)
+    deep = rest.index("**") if "**" in rest else len(rest) - 1
+    if deep:
+        for met in head.glob("/".join(rest[:deep])):
+            yield Path(os.path.realpath(met), *rest[deep:])
+
+
+def _programs(declared: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    """Those that are named by their path."""
+    for folder, binding in declared:
+        command = binding.get("command", ())
+        words = command.split() if isinstance(command, str) else command
+        if words and isinstance(words[0], str) and "/" in words[0]:
+            yield os.path.normpath(Path(folder, words[0]))
+
+
+def _files_of(modules: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The file or the folder of each one's outermost package; nothing is imported for it."""
+    for folder, top in {(folder, name.partition(".")[0]) for folder, name in modules}:
+        yield str(Path(folder, top))
+        yield str(Path(folder, f"{top}.py"))
+        with suppress(ImportError, ValueError):
+            found = find_spec(top)
+            if found is not None:
+                yield from found.submodule_search_locations or filter(None, [found.origin])
 
 
 def _grants(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -490,6 +490,31 @@ async def test_a_claim_that_tells_of_a_death_is_not_taken_back_whatever_changes(
     assert claims == [("begun", 1), ("ended", 0)], "it is ours still when it comes again"
 
 
+async def test_a_claim_of_ones_own_keeps_no_job_in_the_queue_that_is_refused_from_then_on(
+    nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Taking._refused
+
+    async def claimed(self: Taking, taken: Any, why: Any) -> None:
+        ours = Standing(state="begun", by=self._worker, deaths=1)
+        await self._parcels.stand(taken.key, ours)
+        await refused(self, taken, why)
+
+    monkeypatch.setattr(Taking, "_refused", claimed)
+    monkeypatch.setattr(taking_module, "_AGAIN", 0.05)
+    async with house(nats, prefix, tmp_path) as (_, jobs):
+        async with worker(nats, prefix, tmp_path, [pay]) as one:
+            await until(lambda: _takes(jobs, "pay"))
+            await one._jobs.leave()
+            job = await jobs.submit("pay", {"to": "bob"}, caller=ANN)
+            await until_queued(nats, prefix, 1)
+        async with worker(nats, prefix, tmp_path, [other]):
+            await until_empty(nats, prefix)
+            job = await ended(jobs, job)
+    assert ran == []
+    assert (job.state, code(job)) == ("unknown", ("CONFLICT", "unknown"))
+
+
 async def test_a_job_that_is_stopped_while_it_is_claimed_is_not_begun(
     nats: Embedded, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,6 +227,30 @@ async def test_a_job_that_needs_a_yes_waits_for_it_through_a_restart(
     assert lines(tmp_path / "done") == ["bob"]
 
 
+@pytest.mark.parametrize(
+    ("approve", "state", "done"), [(True, "succeeded", ["bob"]), (False, "failed", [])]
+)
+async def test_a_job_that_was_answered_while_its_tool_was_gone_says_so_and_goes_on(
+    tmp_path: Path, approve: bool, state: str, done: list[str]
+) -> None:
+    async with working(tmp_path) as (runtime, jobs):
+        job = await reached(jobs, await jobs.submit("ask", {"to": "bob"}, caller=ANN), "waiting")
+        entry = runtime.registry.entry("ask")
+        assert entry is not None and job.approval is not None
+        runtime.registry.update((), gone={"ask"})
+        desk = runtime.extension("approval").approvals
+        await desk.decide(job.approval, Decision(approve=approve), by=ROOT, channel="terminal")
+        told = await reached(jobs, job, "queued")
+        async with asyncio.timeout(WAIT):
+            while told.progress is None:
+                await asyncio.sleep(0.01)
+                told = await jobs.get(job.id, caller=ANN)
+        assert told.progress.message == "It waits: nobody here has the tool 'ask'."
+        runtime.registry.update([entry], gone=set())
+        assert (await ended(jobs, job)).state == state
+    assert lines(tmp_path / "done") == done
+
+
 async def test_jobs_wait_for_their_turn_where_a_rate_sends_them_away(tmp_path: Path) -> None:
     settings = {"extensions": {"rate": {"tools": {"pay": "2/s"}}}, "store": {"kind": "memory"}}
     async with working(tmp_path, **settings) as (_, jobs):

@@ -127,7 +127,8 @@ class Running:
             self._later(held, _ABSENT)
             return
         if not held.job.carrier and self._runtime.registry.get(held.job.tool) is None:
-            await held.write(_replace(held.job, holder=""))  # for whoever has it, or has it again
+            # for whoever has it, or has it again; who was asked has answered, if somebody was
+            await held.write(_replace(held.job, state="queued", holder=""))
             self.drop(held)
             return
         if held.job.attempts and held.job.effects != "once":

@@ -2,8 +2,8 @@
 
 Above: whoever runs a program that is not to be trusted (shell tools, Python workers, MCP servers
 over stdio). Below: ``finding.py`` for what this machine can do, ``refusals.py`` for what it cannot,
-``plan.py`` for how, ``ready.py`` for speed, ``egress.py`` for the way out. It refuses to know what a
-tool or a call is.
+``plan.py`` for how, ``ready.py`` for speed, ``egress.py`` for the way out. It refuses to know what
+a tool or a call is.
 
 ::
 

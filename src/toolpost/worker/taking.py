@@ -347,7 +347,11 @@ class Taking:
                 return dead, made
 
     async def _runs_there(self, worker: str, key: str) -> bool:
-        """Whether a worker that has claimed a job is there, and runs it."""
+        """Whether a worker that has claimed a job is there, and runs it. We ourselves do not: what
+        runs here is not taken once more.
+        """
+        if worker == self._worker:
+            return False
         client = await self._bus.client()
         try:
             answer = await client.request(
