@@ -9,7 +9,7 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from html import escape
-from json import dumps
+from json import dumps, loads
 from urllib.parse import quote_plus
 
 import pytest
@@ -398,6 +398,10 @@ def test_slashes_and_octal_numbers_hide_nothing(rules: Rules) -> None:
     for text in (f"aws_secret_access_key = {key}", hook):
         shown = rules.redact_text(dumps(text).replace("/", r"\/"))
         assert text[-6:] not in shown and "[redacted:" in shown
+    inside = dumps(dumps({"url": hook, "next": "line"}))
+    shown = rules.redact_text(inside)
+    kept = {"url": hook.replace(hook[33:], "[redacted:slack_webhook]"), "next": "line"}
+    assert loads(loads(shown)) == kept, "what is around it is as it was"
     octal = "".join(f"\\{ord(character):03o}" for character in TOKEN)
     assert rules.redact_text(f"é {octal}.") == "é [redacted:github_token]."
 

@@ -320,11 +320,30 @@ for _ in range(int(sys.argv[2])):
 print(" ".join(way.recv(100)[9:12].decode() for way in ways), flush=True)
 sys.stdin.read()
 """
+FORKS = """
+import contextlib, os, socket, sys
+near, far = socket.socketpair()
+heard = []
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        way = socket.socket(socket.AF_UNIX)
+        way.connect(sys.argv[1])
+        with contextlib.suppress(BrokenPipeError):
+            way.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\n\\r\\n" % int(sys.argv[3]))
+        far.send(way.recv(100)[9:12])
+        sys.stdin.read()
+        os._exit(0)
+    heard.append(near.recv(3).decode())
+print(*heard, flush=True)
+sys.stdin.read()
+"""
 
 
-async def held(path: str, times: int, port: int) -> tuple[asyncio.subprocess.Process, list[str]]:
+async def held(
+    path: str, times: int, port: int, program: str = HOLDS
+) -> tuple[asyncio.subprocess.Process, list[str]]:
     """A process that has so many connections and keeps them, and what it heard on each."""
-    argv = [sys.executable, "-I", "-S", "-c", HOLDS, path, str(times), str(port)]
+    argv = [sys.executable, "-I", "-S", "-c", program, path, str(times), str(port)]
     pipe = subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
     assert process.stdout is not None
@@ -359,3 +378,18 @@ async def test_who_has_too_many_connections_shuts_out_nobody_else(
         await proxies.close()
     assert said.startswith("HTTP/1.1 503 Service Unavailable\r\n")
     assert said.endswith("others with the same grant have 32 connections open: try again later\n")
+
+
+async def test_processes_of_one_sandbox_share_what_it_may_have(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.sandbox.egress._DESCRIPTORS", 256)
+    proxies = Proxies()
+    path = await proxies.socket((f"127.0.0.1:{web.port}",))
+    try:
+        async with asyncio.timeout(FENCE):
+            process, heard = await held(path, 20, web.port, FORKS)
+            await process.communicate(b"")
+    finally:
+        await proxies.close()
+    assert heard == ["200"] * 16 + ["503"] * 4

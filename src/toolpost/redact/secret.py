@@ -324,7 +324,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
          needs=(b"akia", b"asia", b"abia")),
     *(_prefixed(*row) for row in _PREFIXED),
     Rule("slack_webhook", rf"hooks\.slack\.com{_SLASH}(?:services|workflows|triggers){_SLASH}"
-         r"([A-Za-z0-9\\/+_-]+)", needs=(b"hooks.slack.com",), check=_long),
+         rf"((?:[A-Za-z0-9+_-]|{_SLASH})+)", needs=(b"hooks.slack.com",), check=_long),
     Rule("discord_webhook", rf"discord(?:app)?\.com{_SLASH}api{_SLASH}webhooks{_SLASH}[0-9]{{5,25}}"
          rf"{_SLASH}([A-Za-z0-9_-]+)", needs=(b"webhooks",), check=_long),
     Rule("azure_secret", r"\b[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,}", (b"q~",)),

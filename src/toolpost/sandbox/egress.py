@@ -36,10 +36,10 @@ _DESCRIPTORS: Final = 4096
 
 
 class _Origin(NamedTuple):
-    """Whose a connection is: a sandbox has one relay, and one set of destinations."""
+    """Whose a connection is: a sandbox has one set of destinations."""
 
     egress: tuple[str, ...]
-    relay: int
+    sandbox: int
 
 
 class _Wanted(NamedTuple):
@@ -100,7 +100,7 @@ class Proxies:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            origin = _Origin(egress, _peer(writer))
+            origin = _Origin(egress, _sandbox(_peer(writer)))
             full = self._full(origin)
             self._open[task] = None if full else origin
             task.add_done_callback(self._open.pop)
@@ -134,6 +134,25 @@ def _peer(writer: asyncio.StreamWriter) -> int:
     """The process that has connected."""
     asked = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int(struct.unpack("3i", asked)[0])
+
+
+def _sandbox(process: int) -> int:
+    """The child of ours that a process is below: which of them has connected is the tool's to
+    choose, and what that is below is not. 0 where it has gone already.
+    """
+    us, above = os.getpid(), process
+    with contextlib.suppress(OSError):
+        while above > 0:
+            above = _parent(process)
+            if above == us:
+                return process
+            process = above
+    return 0
+
+
+def _parent(process: int) -> int:
+    told = Path(f"/proc/{process}/stat").read_bytes()
+    return int(told.rpartition(b")")[2].split()[1])
 
 
 async def _attend(
