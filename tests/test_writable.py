@@ -77,6 +77,22 @@ async def test_attack_a_link_that_one_tool_has_made_opens_nothing_to_another(
     assert (victim / "secret").read_text() == "s3cret"
 
 
+async def test_what_was_refused_to_one_tool_makes_no_link_of_another_suspicious(
+    tmp_path: Path, confined: None
+) -> None:
+    (tmp_path / "site" / "first").mkdir(parents=True)
+    (tmp_path / "site" / "first" / "file").write_text("here")
+    (tmp_path / "site" / "current").symlink_to("first")
+    user = spec("user", read=[str(tmp_path / "site" / "current")])
+    config = described(tmp_path, user, spec("writer", write=[str(tmp_path)]))
+    async with Runtime(config) as runtime:
+        refused = await runtime.execute("writer", {"script": "true"})
+        assert refused.error is not None and "cannot be writable" in refused.error.message
+        runtime.registry.remove("writer")
+        found = await runtime.execute("user", {"script": f"cat {tmp_path}/site/current/file"})
+    assert found.output == "here"
+
+
 async def test_a_link_of_ones_own_is_followed(tmp_path: Path, confined: None) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "file").write_text("here")

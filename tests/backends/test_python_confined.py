@@ -365,6 +365,20 @@ async def test_a_bound_that_a_tool_meets_is_told_as_one(
     assert bound in error.message
 
 
+async def test_to_be_told_to_try_again_is_no_bound() -> None:
+    """A process too many has the same number; where there is no cgroup, nobody counts them."""
+    shared = SharedSandbox()
+    opened: Any = await shared()
+    shared._sandbox = await opened.lesser("I2") or opened
+    registry = Registry([spec("read_what_is_not_there_yet")])
+    async with Executor(registry, provide={SharedSandbox: shared}) as tools, asyncio.timeout(60):
+        error = (await tools.execute("read_what_is_not_there_yet")).error
+    await opened.close()
+    await shared.close()
+    assert error is not None
+    assert (error.code, error.effects) == ("INTERNAL_ERROR", "unknown")
+
+
 async def test_what_only_looks_like_a_bound_that_was_met_is_told_as_none() -> None:
     shared = SharedSandbox()
     known = "cgroup" in (await shared()).about["layers"]

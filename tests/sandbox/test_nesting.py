@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import AsyncIterator
 from functools import partial
@@ -129,6 +130,12 @@ async def main(outer):
 asyncio.run(main(os.path.join(sys.argv[1], "outer")))
 """
 
+VANISHES = """
+from toolpost.sandbox import landlock
+around = landlock._around
+landlock._around = lambda path, hidden: [*around(path, hidden), (f"{path}/gone", landlock._READ)]
+"""
+
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
@@ -246,8 +253,11 @@ def test_where_there_is_landlock_alone_nothing_is_started_with_what_cannot_be_ke
 
 
 @pytest.mark.req("NA-11")
-def test_where_there_is_landlock_alone_the_state_folder_cannot_be_read(tmp_path: Path) -> None:
-    found = as_ordinary_user(HIDDEN, str(tmp_path), home=tmp_path)
+@pytest.mark.parametrize("meanwhile", ["", VANISHES], ids=("quiet", "something vanishes"))
+def test_where_there_is_landlock_alone_the_state_folder_cannot_be_read(
+    tmp_path: Path, meanwhile: str
+) -> None:
+    found = as_ordinary_user(meanwhile + HIDDEN, str(tmp_path), home=tmp_path)
     if found == "none\n":
         pytest.skip("this kernel's Landlock is too old")
     assert found == "1 beside\n"
@@ -280,6 +290,19 @@ def test_what_lies_between_two_grants_is_put_there_once(
     assert depths == sorted(depths)
     assert all(one.writable for one in found if one.outer or one.place in write.split())
     assert not any(one.writable for one in found if one.place in {*read.split()} - {*write.split()})
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root's folders are mounted by descriptor alone")
+async def test_root_with_an_older_bubblewrap_is_refused_what_that_cannot_keep(
+    sandbox: Sandbox, tree: Path
+) -> None:
+    nested = Confinement(read=(str(tree / "a" / "b" / "c"),), write=(str(tree),))
+    sandbox.check(nested)
+    refusals = sandbox._checked
+    refusals._machine = dataclasses.replace(refusals._machine, binds_held=False)
+    with pytest.raises(MissingPart, match=f"{tree}/a holds .* --bind-fd"):
+        sandbox.check(nested)
+    sandbox.check(Confinement(read=(str(tree),)))
 
 
 def test_a_grant_is_kept_wherever_a_link_shows_it() -> None:

@@ -5,6 +5,7 @@ who finds one dead takes another.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from toolpost.process import Child, Exit
 from toolpost.sandbox import Confinement, Sandbox, landlock, plan
 from toolpost.sandbox.cold import unbegun
 from toolpost.sandbox.confinement import Level
+from toolpost.sandbox.groups import Group
 from toolpost.sandbox.stem import Lost, Stem
 from toolpost.sandbox.view import INNER, interpreter
 
@@ -421,3 +423,23 @@ async def test_what_waits_inside_answers_whatever_it_is_told(
         with pytest.raises(OSError, match="Invalid argument"):
             await warm.become(argv, env={}, folder="/", fds=[])
         await warm.child.wait()
+
+
+async def test_what_cannot_be_bounded_leaves_nothing_behind(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "cgroup" not in sandbox.about["layers"]:
+        pytest.skip("there is no cgroup here")
+    await sandbox.settled()
+    before = {*sandbox._ready._children}
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EBUSY, "it is in use")
+
+        patched.setattr(Group, "limit", refuse)
+        with pytest.raises(OSError, match="in use"):
+            await sandbox.spawn(["true"], Confinement(memory=2**27))
+    await sandbox.settled()
+    assert not any(child.exited.done() for child in sandbox._ready._children)
+    assert len(sandbox._ready._children) == len(before)

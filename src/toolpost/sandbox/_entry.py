@@ -262,7 +262,10 @@ def restrict(landlock: dict[str, Any] | None, seccomp: bytes | None) -> None:
         size = ctypes.c_size_t(ctypes.sizeof(handled))
         rules = check(libc.syscall(LANDLOCK_CREATE_RULESET, handled, size, 0), "Landlock")
         for path, rights in landlock["rules"]:
-            grant(rules, path, rights)
+            try:  # noqa: SIM105 - contextlib would have to be imported
+                grant(rules, path, rights)
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # what has gone since it was looked up needs no rights
         check(libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0), "Landlock")
         os.close(rules)
     if seccomp is not None:

@@ -159,13 +159,20 @@ class Ready:
             stem = await self._new_stem(namespace=False)
         else:
             stem = await self._next_stem()
+        try:
+            self._bound(stem, confinement)
+        except BaseException:
+            await stem.discard()
+            raise
+        return stem
+
+    def _bound(self, stem: Stem, confinement: Confinement) -> None:
         if stem.group is not None:
             stem.group.limit(
                 memory=confinement.bound,
                 cpus=confinement.cpus,
                 processes=confinement.processes + plan.own_processes(self._machine, confinement),
             )
-        return stem
 
     async def _next_stem(self) -> Stem:
         while self._stems:

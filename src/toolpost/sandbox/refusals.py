@@ -28,6 +28,7 @@ from toolpost.sandbox.confinement import (
 )
 from toolpost.sandbox.finding import Found
 from toolpost.sandbox.grounds import Grounds, check_grounds
+from toolpost.sandbox.nesting import placed
 
 
 class Refusals:
@@ -60,8 +61,9 @@ class Refusals:
         check_bounds(confinement)
         _check_open_files()
         real = check_paths(confinement, precious=self._precious())
-        self._written.update(confinement.write)
-        check_grounds(confinement, real, self._grounds, self._written)
+        check_grounds(confinement, real, self._grounds, self._written.union(confinement.write))
+        self._written.update(confinement.write)  # what was refused, nobody can write to
+        self._check_nesting(confinement, real)
         if self._machine.bwrap is None and self._machine.level == "I1":
             landlock.check(confinement, real)
         check_egress(confinement)
@@ -76,6 +78,19 @@ class Refusals:
         self._check_level(confinement)
         self._check_ownership(confinement, real)
         return real
+
+    def _check_nesting(self, confinement: Confinement, real: Mapping[str, str]) -> None:
+        """Root's folders between grants are mounted by descriptor: see ``view.py``."""
+        if self._machine.bwrap is None or self._machine.binds_held or os.geteuid() != 0:
+            return
+        for one in placed(confinement.read, confinement.write, real):
+            if one.outer is not None:
+                raise MissingPart(
+                    f"{one.place} holds what is only to be read, and lies in {one.outer}, which is "
+                    "writable: as root that needs a bubblewrap that has --bind-fd: "
+                    'pip install "toolpost[sandbox]"',
+                    at=("read",),
+                )
 
     def _check_host(self, confinement: Confinement) -> None:
         """What is shared of the machine is fenced by the other layers: without them, not at all."""

@@ -395,8 +395,20 @@ def bound_of(error: BaseException) -> str | None:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return "memory"
-    threads = isinstance(error, RuntimeError) and "can't start new thread" in text_of(error)
-    return "processes" if threads or number == errno.EAGAIN else None
+    if isinstance(error, RuntimeError):
+        return "processes" if "can't start new thread" in text_of(error) else None
+    return "processes" if number == errno.EAGAIN and started_one(error) else None
+
+
+def started_one(error: BaseException) -> bool:
+    """Whether it comes from where a process is started: whoever reads what is not there yet is told
+    to try again with the same number.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    names = () if trace is None else trace.tb_frame.f_code.co_names
+    return any("fork" in name or "spawn" in name for name in names)
 
 
 def text_of(error: BaseException) -> str:
