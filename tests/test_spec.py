@@ -155,6 +155,7 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
         ({"timeout": 0}, "timeout of 'a' must be above 0 seconds", ("timeout",)),
         ({"timeout": float("nan")}, "timeout of 'a' must be above 0", ("timeout",)),
         ({"timeout": float("inf")}, "there is no 'no limit'", ("timeout",)),
+        ({"timeout": 1e308}, "31,622,400 at most", ("timeout",)),
         ({"tags": ["x", 1]}, "tags.1: expected `str`, got `int`", ("tags", 1)),
         ({"tags": "x"}, "tags: expected `array`, got `str`", ("tags",)),
         ({"labels": {"x": 1}}, "labels: expected `str`, got `int`", ("labels",)),

@@ -148,6 +148,22 @@ async def test_attack_no_tool_may_write_into_the_code_of_another(
     assert await said(config, "run", "") == "fine"
 
 
+def test_programs_of_the_config_are_kept_too(tmp_path: Path) -> None:
+    (tmp_path / "server.py").touch()
+    shell = {"programs": ["/opt/job/run", "sort"], "path": ["/opt/bin", "/usr/bin"]}
+    server = {"command": ["python", "server.py"]}
+    free = {"servers": {"one": {**server, "isolation": "process"}}}
+    for backends, folder, kept in (
+        ({"shell": shell}, "/opt/job", True),
+        ({"shell": shell}, "/opt/bin", True),
+        ({"shell": shell}, "/opt/other", False),
+        ({"mcp": free}, str(tmp_path.resolve()), True),
+    ):
+        config = Config.of({"backends": backends, "lock": "/srv/tools.lock"}, base=tmp_path)
+        why = Writable(config, Registry()).taboo(folder)
+        assert ("the program of a tool" in (why or "")) is kept, (folder, why)
+
+
 def test_what_runs_this_is_nowhere_writable(tmp_path: Path) -> None:
     writable = Writable(Config.of({}, base=tmp_path), Registry())
     package, beside = Path(toolpost.__file__).parent, Path(pytest.__file__).parent.parent

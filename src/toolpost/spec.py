@@ -24,6 +24,7 @@ Isolation = Literal["inline", "thread", "process", "sandbox"]
 TIERS: Final = ("SAFE", "STANDARD", "ELEVATED", "RESTRICTED", "DANGEROUS")
 KIND_TIMEOUTS: Final = {"python": 5.0, "http": 10.0, "mcp": 10.0, "shell": 30.0}
 DEFAULT_TIMEOUT: Final = 30.0
+_LONGEST: Final = 366 * 24 * 3600
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
@@ -167,9 +168,10 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
             )
         if not 0 <= self.tier <= 4 or self.tier is True or self.tier is False:
             _refuse(f"tier of {self.name!r} must be 0 (safe) to 4 (dangerous)", "tier")
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+        if self.timeout is not None and not 0 < self.timeout <= _LONGEST:
             _refuse(
-                f"timeout of {self.name!r} must be above 0 seconds; there is no 'no limit'",
+                f"timeout of {self.name!r} must be above 0 seconds, and {_LONGEST:,} at most; "
+                "there is no 'no limit'",
                 "timeout",
             )
         self._make_float("timeout")

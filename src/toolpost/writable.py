@@ -73,7 +73,7 @@ class Writable:
             written = (_absolute(one[0], (*everywhere, *one[1:])) for one in declared)
             self._found = _Found(
                 folders=frozenset(folder for folder, _ in self._declared()),
-                programs=frozenset(_programs(self._declared())),
+                programs=frozenset(self._programs()),
                 code=frozenset(_files_of(self._modules())),
                 written=frozenset(chain.from_iterable(written)),
             )
@@ -96,6 +96,22 @@ class Writable:
         """Trees in which nothing can be written either."""
         yield from ((one, "a module of tools") for one in self._look().code)
         yield from ((one, "the Python that runs this") for one in _python())
+
+    def _programs(self) -> Iterator[str]:
+        """Those that are named by their path, and the folders in which others are found."""
+        for folder, binding in self._declared():
+            if "/" in (word := _first(binding.get("command"))):
+                yield os.path.normpath(Path(folder, word))
+        backends = self._config.settings.backends
+        shell = backends.get("shell", {})
+        yield from (one for one in _listed(shell, "programs") if one.startswith("/"))
+        yield from _listed(shell, "path")
+        for server in backends.get("mcp", {}).get("servers", {}).values():
+            if server.get("isolation") == "process":  # what is confined stays so
+                yield from map(str, filter(Path.is_file, self._words(server)))
+
+    def _words(self, server: Mapping[str, Any]) -> Iterator[Path]:
+        return (self._config.base / word for word in _listed(server, "command"))
 
     def _modules(self) -> Iterator[tuple[str, str]]:
         """Of every Python tool: where its module is looked for first, and which."""
@@ -153,13 +169,10 @@ def _followed(pattern: Path) -> Iterator[Path]:
             yield Path(os.path.realpath(met), *rest[deep:])
 
 
-def _programs(declared: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    """Those that are named by their path."""
-    for folder, binding in declared:
-        command = binding.get("command", ())
-        words = command.split() if isinstance(command, str) else command
-        if words and isinstance(words[0], str) and "/" in words[0]:
-            yield os.path.normpath(Path(folder, words[0]))
+def _first(command: object) -> str:
+    """The first word of a command, or nothing."""
+    words = command.split() if isinstance(command, str) else command
+    return str(words[0]) if isinstance(words, list | tuple) and words else ""
 
 
 def _files_of(modules: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -181,8 +194,8 @@ def _grants(settings: Mapping[str, Any]) -> Iterator[str]:
             yield from _grants(inner)
 
 
-def _listed(table: Mapping[str, Any]) -> Iterable[str]:
-    found = table.get("write")
+def _listed(table: Mapping[str, Any], name: str = "write") -> Iterable[str]:
+    found = table.get(name)
     return [one for one in found if isinstance(one, str)] if isinstance(found, list | tuple) else []
 
 

@@ -393,3 +393,43 @@ async def test_processes_of_one_sandbox_share_what_it_may_have(
     finally:
         await proxies.close()
     assert heard == ["200"] * 16 + ["503"] * 4
+
+
+async def test_what_a_sandbox_had_open_ends_with_it() -> None:
+    """Though the far end goes on as if somebody listened."""
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"more")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        ended.set()
+
+    async with (
+        asyncio.timeout(FENCE),
+        await asyncio.start_server(answer, "127.0.0.1") as server,
+        await Sandbox.open() as sandbox,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        argv = [interpreter()[0], "-I", "-S", "-c", TUNNEL, str(port)]
+        child = await sandbox.spawn(argv, Confinement(egress=(f"127.0.0.1:{port}",)))
+        assert (await child.wait()).code == 0
+        await ended.wait()
+        proxies = sandbox._ready._proxies
+        while proxies._open:
+            await asyncio.sleep(0.01)
+
+
+async def test_who_has_said_all_is_still_answered(web: Web) -> None:
+    proxies = Proxies()
+    path = await proxies.socket((f"127.0.0.1:{web.port}",))
+    async with asyncio.timeout(FENCE):
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(f"GET http://127.0.0.1:{web.port}/ HTTP/1.1\r\n\r\n".encode())
+        writer.write_eof()
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await proxies.close()

@@ -77,6 +77,18 @@ def test_every_attack_of_an_ordinary_users_tool_is_blocked_inside(tmp_path: Path
 
 
 @pytest.mark.req("NA-11")
+def test_every_attack_of_an_ordinary_users_tool_is_blocked_by_landlock_alone(
+    tmp_path: Path,
+) -> None:
+    """There its files and processes are those of the user who runs it."""
+    lesser = PROBE.replace("as sandbox:", "as whole:\n        sandbox = await whole.lesser('I1')")
+    level, found = json.loads(as_ordinary_user(lesser, home=tmp_path))
+    assert level == "I1"
+    assert [one for one in found if not one[1]] == []
+    assert len(found) >= len(ATTACKS) - 1
+
+
+@pytest.mark.req("NA-11")
 def test_a_bubblewrap_that_belongs_to_the_user_is_not_the_tools_to_change(tmp_path: Path) -> None:
     bwrap = bubblewrap()
     assert bwrap is not None

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from tests.processes import Watch, descendants, innermost, running
+from tests.sandbox.elsewhere import as_ordinary_user
 from tests.sandbox.leftovers import groups_of
 from tests.sandbox.running import FENCE, run, said, shell
 from toolpost.errors import SetupError
@@ -694,3 +695,68 @@ async def test_when_the_gateway_is_killed_nothing_of_its_sandboxes_is_left(
     async with await Sandbox.open():  # the next one clears away what could not clear itself away
         assert groups_of(gateway.pid) == []
         assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.req("NA-11")
+@pytest.mark.parametrize("grant", ["read", "write"])
+@pytest.mark.parametrize("part", ["", "audit", "audit/key"])
+async def test_no_part_of_the_state_folder_is_granted(
+    sandbox: Sandbox, tmp_path: Path, grant: str, part: str
+) -> None:
+    (tmp_path / "state" / "audit").mkdir(parents=True)
+    (tmp_path / "state" / "audit" / "key").write_text("secret")
+    with pytest.raises(SetupError, match=r"state folder|the audit's folder"):
+        sandbox.check(Confinement(**{grant: (str(tmp_path / "state" / part).rstrip("/"),)}))
+
+
+async def test_a_name_that_no_file_can_have_is_not_there(sandbox: Sandbox) -> None:
+    with pytest.raises(SetupError, match="does not exist"):
+        sandbox.check(Confinement(read=("/" + "x" * 300,)))
+
+
+FLIGHT = """
+import os, socket, sys
+near, far = socket.socketpair()
+null = [os.open("/dev/null", os.O_RDONLY) for _ in range(200)]
+held = 0
+try:
+    for _ in range(100):
+        pair = socket.socketpair()
+        null.append(pair[0].detach()); null.append(pair[1].detach())
+        there = socket.socket(fileno=os.dup(null[-1]))
+        socket.send_fds(there, [b"x"], null[:200])
+        held += 200
+except OSError as fault:
+    print(fault.errno, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_descriptors_that_one_tool_keeps_on_their_way_keep_no_other_from_starting(
+    tmp_path: Path,
+) -> None:
+    script = f"""
+import asyncio, errno, os, resource
+from toolpost.sandbox import Confinement, Sandbox
+from toolpost.sandbox.view import interpreter
+
+async def main():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    async with await Sandbox.open() as sandbox:
+        theirs, ours = os.pipe()
+        argv = [interpreter()[0], "-I", "-S", "-c", {FLIGHT!r}]
+        hog = await sandbox.spawn(argv, Confinement(), stdin=theirs)
+        while not hog.stdout.tail:
+            await asyncio.sleep(0.01)
+        assert int(hog.stdout.tail) == errno.ETOOMANYREFS, hog.stdout.tail
+        other = await sandbox.spawn(["echo", "fine"], Confinement(), stdin=theirs)
+        await other.wait()
+        print(other.stdout.tail.decode())
+        os.close(ours)
+        os.close(theirs)
+        await hog.kill()
+
+asyncio.run(main())
+"""
+    assert as_ordinary_user(script, home=tmp_path).strip() == "fine"

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from toolpost.cli.findings import Finding, Verdict
 from toolpost.config import Settings
+from toolpost.errors import SetupError
 from toolpost.sandbox import Level, Sandbox
 from toolpost.sandbox.confinement import LEVELS
 from toolpost.sandbox.probes import Probed, probe
@@ -55,12 +56,13 @@ async def _attacked(
     sandbox: Sandbox, tell: Callable[[str], None], *, lesser: bool = False
 ) -> Finding:
     tell(f"attacking the sandbox ({sandbox.level})")
-    attacks = await probe(sandbox)
+    check = f"attacks {sandbox.level}"
+    try:
+        attacks = await probe(sandbox)
+    except SetupError as refusal:
+        return Finding(check, "warn", f"could not be tried: {refusal}", _WEAK)
     escaped = [one.name for one in attacks if not one.blocked]
-    check, found = (
-        f"attacks {sandbox.level}",
-        f"{len(attacks) - len(escaped)} of {len(attacks)} blocked",
-    )
+    found = f"{len(attacks) - len(escaped)} of {len(attacks)} blocked"
     if not escaped:
         return Finding(check, "ok", found, attacks=_told(attacks))
     told = f"{found}; these got out: {', '.join(escaped)}"

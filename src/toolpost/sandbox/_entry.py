@@ -137,6 +137,8 @@ def follow(plan: dict[str, Any], received: list[int], talk: socket.socket) -> No
     if plan["bwrap"]:
         os.execve(argv[0], argv, {})
     os.chdir(plan["cwd"])
+    if plan["seccomp"] is not None:  # under it modes stay as they are made: closed to others
+        os.umask(0o077)
     restrict(plan["landlock"], plan["seccomp"])
     os.execvpe(argv[0], argv, plan["env"])
 

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import resource
+import select
 import shutil
 import socket
 import struct
@@ -27,6 +28,7 @@ from toolpost.net.destination import Granted, Refused
 _HEAD: Final = 32 * 1024
 _PATIENCE: Final = 20.0
 _LINGER: Final = 60.0
+_LOOK: Final = 0.5
 _CHUNK: Final = 64 * 1024
 _OURS: Final = "toolpost-"
 _LIFE: Final = "life"
@@ -173,7 +175,7 @@ async def _attend(
         writer.write(wanted.answer)
         far_writer.write(wanted.forward)
         back = _carry(far_reader, writer) if wanted.answer else _last(far_reader, writer)
-        await _joined(_carry(reader, far_writer), back)
+        await _joined(_carry(reader, far_writer), back, near=writer)
     finally:
         far_writer.close()
 
@@ -188,16 +190,29 @@ async def connect(
     return await asyncio.open_connection(addresses[-1], port)
 
 
-async def _joined(*ways: Coroutine[None, None, None]) -> None:
-    """Both ways; once one of them has ended the other has some time left."""
+async def _joined(*ways: Coroutine[None, None, None], near: asyncio.StreamWriter) -> None:
+    """Both ways; once one of them has ended the other has some time left, while there is still
+    somebody at the near end.
+    """
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait(tasks, timeout=_LINGER)
+        left = _LINGER
+        while left > 0 and not _is_gone(near) and (await asyncio.wait(tasks, timeout=_LOOK))[1]:
+            left -= _LOOK
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_gone(near: asyncio.StreamWriter) -> bool:
+    """Whether the other end is closed both ways: who has nothing more to say may still listen."""
+    if near.is_closing():
+        return True
+    looking = select.poll()
+    looking.register(near.get_extra_info("socket"), 0)
+    return any(event & select.POLLHUP for _, event in looking.poll(0))
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

@@ -134,6 +134,8 @@ async def _namespaces(machine: Machine, missing: list[Missing]) -> Machine:
             "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; "
             "in a container: an unmasked /proc"
         )
+        if machine.user is not None or os.geteuid() == 0:
+            how += "; root needs CAP_SYS_ADMIN for it, or run as an ordinary user"
         missing.append(Missing("user namespaces", fault, how))
         return replace(machine, level="I0", bwrap=None)
     if not machine.seccomp:
@@ -152,7 +154,10 @@ async def _landlock(machine: Machine, missing: list[Missing]) -> Machine:
         fault = await _tried(restricted)
         if fault is None:
             return restricted
-        missing.append(Missing("landlock", fault, "see what it says"))
+        how = "see what it says"
+        if machine.user is not None:
+            how = "let others read the folders of Python and tools, or run as an ordinary user"
+        missing.append(Missing("landlock", fault, how))
     return machine
 
 

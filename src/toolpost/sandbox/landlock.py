@@ -90,9 +90,8 @@ def _around(path: str, hidden: str) -> Iterator[tuple[str, int]]:
                 yield from _around(entry.path, hidden)
 
 
-def processes_of_user() -> int:
-    """How many this user has: without a user namespace the limit counts them all."""
-    user = os.geteuid()
+def processes_of(user: int) -> int:
+    """How many a user has: without a user namespace the limit counts them all."""
     found = 0
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

@@ -27,6 +27,7 @@ STATUS: Final = 198
 PORT: Final = 3128
 _LOCKED: Final = 8 * 1024 * 1024
 _STACK: Final = 8 * 1024 * 1024
+_PENDING: Final = 1024
 _PROXIED: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _OF_THE_HOST: Final = ("localhost:", "127.", "[::1]")
 _LIMITER: Final = "/usr/bin/prlimit"
@@ -183,7 +184,8 @@ def unwalled(
 ) -> Plan:
     """Without namespaces: Landlock, the filter and the limits (I1), or the limits alone (I0)."""
     restricted = machine.level == "I1"
-    processes = (resource.RLIMIT_NPROC, confinement.processes + landlock.processes_of_user())
+    others = landlock.processes_of(os.geteuid() if machine.user is None else machine.user)
+    processes = (resource.RLIMIT_NPROC, confinement.processes + others)
     return Plan(
         data={
             **_common(machine, confinement, argv, fds),
@@ -268,6 +270,7 @@ def _limits(machine: Machine, confinement: Confinement) -> list[tuple[int, int]]
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, min(confinement.open_files, most_open)),
         (resource.RLIMIT_MEMLOCK, _LOCKED),
+        (resource.RLIMIT_SIGPENDING, _PENDING),  # of the user: others shall have some left
     ]
     if confinement.file_size is not None:
         limits.append((resource.RLIMIT_FSIZE, confinement.file_size))

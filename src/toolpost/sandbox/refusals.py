@@ -25,6 +25,7 @@ from toolpost.sandbox.confinement import (
     check_variables,
     homes,
     least_level,
+    within,
 )
 from toolpost.sandbox.finding import Found
 from toolpost.sandbox.grounds import Grounds, check_grounds
@@ -61,6 +62,7 @@ class Refusals:
         check_bounds(confinement)
         _check_open_files()
         real = check_paths(confinement, precious=self._precious())
+        self._check_state(real)
         check_grounds(confinement, real, self._grounds, self._written.union(confinement.write))
         self._written.update(confinement.write)  # what was refused, nobody can write to
         self._check_nesting(confinement, real)
@@ -78,6 +80,16 @@ class Refusals:
         self._check_level(confinement)
         self._check_ownership(confinement, real)
         return real
+
+    def _check_state(self, real: Mapping[str, str]) -> None:
+        """What the audit and the keys are in is not for tools, nor is a part of it."""
+        for path, where in real.items():
+            if self._state is not None and within(where, self._state):
+                raise SetupError(
+                    f"{path} lies in the state folder ({self._state}), which is for no tool: "
+                    "grant another folder",
+                    at=("read",),
+                )
 
     def _check_nesting(self, confinement: Confinement, real: Mapping[str, str]) -> None:
         """Root's folders between grants are mounted by descriptor: see ``view.py``."""

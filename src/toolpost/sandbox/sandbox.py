@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -39,6 +40,8 @@ from toolpost.sandbox.warm import Warm
 _Places = Sequence[tuple[int, int]]
 """Which of our descriptors gets which number inside."""
 _Hearers = tuple[Hearer | None, Hearer | None]
+_OPEN: Final = 16_384
+"""Files that this process may have open, where it is free to: twice what any sandbox may."""
 _TRIES: Final = 8
 """More than there are stems that wait: all of them may be dead."""
 
@@ -77,6 +80,7 @@ class Sandbox:
         """
         if lower and mode != "permissive":
             raise ConfigError("a lower level of isolation is accepted in permissive mode only")
+        _make_room()
         state = None if state is None else await asyncio.to_thread(os.path.realpath, state)
         found = await finding.look(state)
         made = cls(found, mode=mode, state=state, lowered=lower, grounds=grounds)
@@ -233,6 +237,16 @@ class Sandbox:
             await stem.discard()
             raise
         return stem.child
+
+
+def _make_room() -> None:
+    """Descriptors on their way in messages are counted for a user, and held against what the sender
+    may have open. We have to be able to pass some on when a tool has used up what it may.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN if hard == resource.RLIM_INFINITY else min(hard, _OPEN)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _passed(given: Sequence[int] | Mapping[int, int]) -> list[tuple[int, int]]:

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple
 ALLOW: Final = 0x7FFF0000
 KILL: Final = 0x80000000
 _ERRNO: Final = 0x00050000
+_AS_IF: Final = 0
+"""No error: the caller goes on as if it had been done."""
 
 _LOAD: Final = 0x20
 _EQUAL: Final = 0x15
@@ -143,20 +145,52 @@ _CLONE, _SOCKET, _SOCKETPAIR, _IOCTL, _FCNTL, _PERSONALITY = (
 # Memory, semaphores and queues that any process of the user can name.
 _BETWEEN_PROCESSES: Final[dict[str, tuple[int, int]]] = {
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "msgctl": (71, 187),
     "msgget": (68, 186),
     "msgrcv": (70, 188),
     "msgsnd": (69, 189),
+    "semctl": (66, 191),
     "semget": (64, 190),
     "semop": (65, 193),
     "semtimedop": (220, 192),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
     "shmget": (29, 194),
 }
+# What whoever owns a file may do to it wherever it lies, besides changing its mode: Landlock has no
+# right for that. It is answered as if it were done, and is not, as a disk without owners does.
+_TO_FILES: Final[dict[str, tuple[int, int]]] = {
+    "chown": (92, -1),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "futimesat": (261, -1),
+    "lchown": (94, -1),
+    "utime": (132, -1),
+    "utimes": (235, -1),
+}
+_ATTRIBUTES: Final[dict[str, tuple[int, int]]] = {
+    "fremovexattr": (199, 16),
+    "fsetxattr": (190, 7),
+    "lremovexattr": (198, 15),
+    "lsetxattr": (189, 6),
+    "removexattr": (197, 14),
+    "setxattr": (188, 5),
+}
+_WATCHING: Final[dict[str, tuple[int, int]]] = {
+    "inotify_init": (253, -1),
+    "inotify_init1": (294, 26),
+}
+_UTIMENSAT: Final = (280, 88)
+_TTY_AND_FILES: Final = (*_TTY_INJECTION, 0x40086602, 0x401C5820)  # FS_IOC_(SETFLAGS, FSSETXATTR)
 # Memory that counts for no process, beside shared maps.
 _NOBODYS: Final[dict[str, tuple[int, int]]] = {
+    "fsetxattr": (190, 7),
+    "lsetxattr": (189, 6),
     "memfd_create": (319, 279),
     "msgget": (68, 186),
     "semget": (64, 190),
+    "setxattr": (188, 5),
     "shmget": (29, 194),
 }
 # What one process of a user may do to another, beside signals.
@@ -191,10 +225,12 @@ def build(
 ) -> bytes | None:
     """The filter for this machine, or ``None`` where the numbers are not known.
 
-    ``apart=False`` is for where no namespaces keep network and processes apart: it leaves no
-    socket but a pair, and nothing of what processes of one user share by name.
-    ``shared_memory=False`` takes away what counts for no process (files in memory, maps that are
-    shared and nobody's, System V), so that without a cgroup nothing would bound it.
+    ``apart=False`` is for where no namespaces keep network, files and processes apart: it leaves no
+    socket but a pair, nothing of what processes of one user share by name or could do to another,
+    and of files the mode, owner, times (but to now) and attributes stay as they are.
+    ``shared_memory=False`` takes away what counts for no process (files in memory and what is tied
+    to files there, maps that are shared and nobody's, System V), so that without a cgroup nothing
+    would bound it.
     ``host`` is what is shared with it: with its network there are no unix sockets, but netlink;
     with its processes nothing that would change another.
     """
@@ -208,20 +244,22 @@ def build(
     for numbers in _UNKNOWN.values():
         steps += _when(numbers[here], [_refuse(errno.ENOSYS)])
     if not apart:
-        for numbers in _BETWEEN_PROCESSES.values():
-            steps += _when(numbers[here], [_refuse(errno.EPERM)])
+        steps += _of_one_user(here)
     if not shared_memory:
         for numbers in _NOBODYS.values():
             steps += _when(numbers[here], [_refuse(errno.ENOSYS)])
         steps += _when(_MMAP[here], _counted_map())
     for name, (numbers, place) in _MODES.items():
-        steps += _when(numbers[here], _without_set_id(place, _CREATING.get(name)))
+        then = _without_set_id(place, _CREATING.get(name))
+        if not apart and "chmod" in name:
+            then = [*then[:-1], _refuse(_AS_IF)]
+        steps += _when(numbers[here], then)
     steps += _when(_CLONE[here], _unless_bits(0, _NEW_NAMESPACE))
-    steps += _when(_IOCTL[here], _none_of(1, _TTY_INJECTION))
+    steps += _when(_IOCTL[here], _none_of(1, _TTY_INJECTION if apart else _TTY_AND_FILES))
     steps += _when(_FCNTL[here], _none_of(1, _LEASES))
     steps += _when(_PERSONALITY[here], _one_of(0, (0, 0xFFFFFFFF), errno.EPERM))
     steps += _when(_SOCKETPAIR[here], _one_of(0, (1,), errno.EAFNOSUPPORT))
-    if "processes" in host:
+    if "processes" in host or not apart:
         for numbers in _TO_OTHERS.values():
             steps += _when(numbers[here], [_refuse(errno.EPERM)])
         steps += _when(_PRLIMIT[here], _one_of(0, (0,), errno.EPERM))  # its own
@@ -242,6 +280,20 @@ def _opening(machine: str) -> list[_Step]:
     if machine == "x86_64":
         steps += [_Step(_ANY_BIT, _X32, no=1), _Step(_RETURN, KILL)]
     return [*steps, _Step(_AT_LEAST, _NEWEST + 1, no=1), _refuse(errno.ENOSYS)]
+
+
+def _of_one_user(here: int) -> list[_Step]:
+    """What processes of one user could do to each other and to that user's files."""
+    steps = _when(_UTIMENSAT[here], _only_now())
+    for calls, answer in (
+        (_BETWEEN_PROCESSES, errno.EPERM),
+        (_TO_FILES, _AS_IF),
+        (_ATTRIBUTES, errno.ENOTSUP),
+        (_WATCHING, errno.ENOSYS),
+    ):
+        for numbers in calls.values():
+            steps += _when(numbers[here], [_refuse(answer)])
+    return steps
 
 
 def _when(number: int, then: list[_Step]) -> list[_Step]:
@@ -276,6 +328,17 @@ def _without_set_id(place: int, flags: int | None) -> list[_Step]:
     if flags is None:
         return steps
     return [_argument(flags), _Step(_ANY_BIT, _O_CREATING, no=len(steps) - 1), *steps]
+
+
+def _only_now() -> list[_Step]:
+    """Of a file that is open, to the present moment, as ``touch`` does: no path and no times, in
+    both halves of the two.
+    """
+    halves = [_ARGS + 8 * place + half for place in (1, 2) for half in (0, 4)]
+    steps: list[_Step] = []
+    for left, half in zip(range(len(halves), 0, -1), halves, strict=True):
+        steps += [_Step(_LOAD, half), _Step(_EQUAL, 0, no=2 * left - 1)]
+    return [*steps, _Step(_RETURN, ALLOW), _refuse(_AS_IF)]
 
 
 def _counted_map() -> list[_Step]:

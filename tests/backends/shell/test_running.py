@@ -14,7 +14,9 @@ import pytest
 from tests.backends.shell.tools import SHOW, TEXT, executor, schema, shell
 from tests.processes import Watch, running
 from toolpost import Executor, Progress, Registry, Result, ToolSpec
-from toolpost.contracts import Declared
+from toolpost.backends.shell.backend import ShellBackend
+from toolpost.contracts import Declared, Services
+from toolpost.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +34,11 @@ def script(text: str, **options: Any) -> ToolSpec:
 
 
 # --- output ------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_programs_that_depends_on_where_one_stands_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'bin' in path has to be an absolute path"):
+        ShellBackend(Services(settings={"shell": {"path": ["bin", "/usr/bin"]}}))
 
 
 @pytest.mark.req("UX-7", "FM-7")

@@ -316,6 +316,7 @@ def test_a_value_that_is_no_word_is_refused(command: str, values: Any, message: 
         ("x {a}{b}", {}, "-v", False),
         ("x {b}{a}", {}, "-v", False),
         ("x {b}{a}", {}, "@f", False),
+        ("x {b}{a}", {"b": "-"}, "-v", False),
         ("x {b}-{a}", {}, "v", False),
     ],
 )
@@ -330,6 +331,15 @@ def test_a_value_that_would_lead_is_refused_unless_it_is_behind_two_dashes_or_al
     else:
         with pytest.raises(InvalidArguments, match=r"must not begin with '[-@]'"):
             filled()
+
+
+def test_a_choice_that_is_empty_does_not_let_the_next_value_lead() -> None:
+    properties = {"sign": {"enum": ["", "+"]}, "n": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["sign", "n"]}
+    template = command_of(shell("sort {sign}{n}", input_schema=schema)).template
+    assert argv_from(template, {"sign": "+", "n": "-1"}) == ["sort", "+-1"]
+    with pytest.raises(InvalidArguments, match="/n: must not begin with '-'"):
+        argv_from(template, {"sign": "", "n": "--compress-program=x"})
 
 
 def test_a_negative_number_is_a_flag_too() -> None:

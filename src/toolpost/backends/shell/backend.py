@@ -58,6 +58,11 @@ class ShellBackend:
         self._options = options_from(
             self._services.settings.get("shell", {}), ShellOptions, "backend shell"
         )
+        for folder in self._options.path:
+            if not folder.startswith("/"):  # else it would depend on where one stands
+                raise ConfigError(
+                    f"backend shell: {folder!r} in path has to be an absolute path", at=("path",)
+                )
         given = self._services.provide.get(SharedSandbox)
         self._own = SharedSandbox()
         self._sandbox = given if isinstance(given, SharedSandbox) else self._own

@@ -66,10 +66,14 @@ def _words(part: Word | Flag, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _filled(word: Word, values: Mapping[str, Any]) -> str:
-    text = "".join(p if isinstance(p, str) else _value(p, values.get(p.name)) for p in word.pieces)
-    if word.barred and text[:1] in word.barred and text:
-        raise _leading(word.holes[0].name, text[0])
-    return text
+    whole, last = "", None
+    for piece in word.pieces:
+        last = last if isinstance(piece, str) else piece
+        text = piece if isinstance(piece, str) else _value(piece, values.get(piece.name))
+        if text and not whole and last is not None and text[0] in last.leading:
+            raise _leading(last.name, text[0])  # as the value, or as what its being empty lays bare
+        whole += text
+    return whole
 
 
 def _value(hole: Hole, value: Any) -> str:

@@ -35,7 +35,9 @@ from toolpost.spec import ToolSpec
 KILLED: Final = 128 + signal.SIGKILL
 """The status of what was killed, as a shell has it; a program may also end with it by itself."""
 _log = logging.getLogger("toolpost.tools")
-_NOT_NOW: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+_NOT_NOW: Final = frozenset(
+    (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETOOMANYREFS)
+)
 _EXCEEDED: Final = {
     "memory": "The program needed more memory than it may use. Try a smaller input.",
     "processes": "The program wanted to start more processes than it may.",

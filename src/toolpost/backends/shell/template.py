@@ -41,17 +41,19 @@ _SCRIPT: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """Where the value of a parameter goes, and what it must not begin with there."""
+    """Where the value of a parameter goes, and what it must not begin with: there, and where the
+    word begins with it.
+    """
 
     name: str
     barred: str = ""
+    leading: str = ""
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One element of an argv, and what it must not begin with once it is filled."""
+    """One element of an argv."""
 
     pieces: tuple[str | Hole, ...]
-    barred: str = ""
 
     @property
     def holes(self) -> tuple[Hole, ...]:
@@ -266,13 +268,18 @@ class _Reader:
                 return
 
     def _barred(self, word: Word) -> Word:
-        pieces = tuple(
-            piece if isinstance(piece, str) else Hole(piece.name, self._forbidden(piece.name, "@"))
-            for piece in word.pieces
+        return Word(
+            tuple(
+                piece
+                if isinstance(piece, str)
+                else Hole(
+                    piece.name,
+                    barred=self._forbidden(piece.name, "@"),
+                    leading=self._forbidden(piece.name, LEADING),
+                )
+                for piece in word.pieces
+            )
         )
-        first = pieces[0]
-        leads = self._forbidden(first.name, LEADING) if isinstance(first, Hole) else ""
-        return Word(pieces, leads)
 
     def _forbidden(self, name: str, characters: str) -> str:
         if self._after_dashes or self._parameters.is_listed(name):

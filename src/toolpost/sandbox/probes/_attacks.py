@@ -121,8 +121,10 @@ def change_the_program_of_a_process(targets: dict[str, Any]) -> object:
     for pid in (targets["victim"], 1):
         program = f"/proc/{pid}/exe"
         try:
-            os.chmod(program, stat.S_IMODE(os.stat(program).st_mode))
-        except OSError:
+            before = os.stat(program)
+            os.chmod(program, stat.S_IMODE(before.st_mode))
+            need(os.stat(program).st_ctime_ns != before.st_ctime_ns, "nothing is changed")
+        except (OSError, Blocked):
             continue
         return program
     raise Blocked("none can be changed")
@@ -133,6 +135,45 @@ def write_outside_the_workspace(targets: dict[str, Any]) -> object:
     path = os.path.join(os.path.dirname(targets["secret"]), "written")
     open(path, "w").close()
     return path
+
+
+def changed(path: str, change: Callable[[os.stat_result], object]) -> object:
+    """Whether something of a file was changed, be it to what it was: its owner is told when."""
+    before = os.stat(path)
+    change(before)
+    need(os.stat(path).st_ctime_ns != before.st_ctime_ns, "nothing is changed")
+    return path
+
+
+@attack
+def change_the_mode_of_a_host_file(targets: dict[str, Any]) -> object:
+    path = targets["secret"]
+    return changed(path, lambda it: os.chmod(path, stat.S_IMODE(it.st_mode)))
+
+
+@attack
+def change_the_owner_of_a_host_file(targets: dict[str, Any]) -> object:
+    path = targets["secret"]
+    return changed(path, lambda it: os.chown(path, it.st_uid, it.st_gid))
+
+
+@attack
+def change_the_times_of_a_host_file(targets: dict[str, Any]) -> object:
+    path = targets["secret"]
+    return changed(path, lambda _: os.utime(path, (1, 1)))
+
+
+@attack
+def change_an_attribute_of_a_host_file(targets: dict[str, Any]) -> object:
+    path = targets["secret"]
+    return changed(path, lambda _: os.setxattr(path, "user.toolpost", b"x"))
+
+
+@attack
+def watch_a_host_folder(targets: dict[str, Any]) -> object:
+    watching = call(294, 26, 0)
+    folder = os.path.dirname(targets["secret"]).encode()
+    return call(254, 27, watching, ctypes.c_char_p(folder), 0x100)
 
 
 @attack
@@ -384,6 +425,7 @@ def connect_by_tcp(targets: dict[str, Any]) -> object:
 
 @attack
 def connect_by_tcp6(targets: dict[str, Any]) -> object:
+    need(targets["tcp6"], "there is no IPv6 here")
     return socket.create_connection(("::1", targets["tcp6"]), timeout=2).fileno()
 
 
@@ -699,6 +741,24 @@ def fill(folder: str, size: int) -> str:
             if os.path.exists(path):
                 os.unlink(path)
     return f"{size} MiB"
+
+
+@attack
+def limit_another_process(targets: dict[str, Any]) -> object:
+    """To what it was."""
+    limits = resource.prlimit(targets["victim"], resource.RLIMIT_NOFILE)
+    return resource.prlimit(targets["victim"], resource.RLIMIT_NOFILE, limits)
+
+
+@attack
+def slow_another_process_down(targets: dict[str, Any]) -> object:
+    os.setpriority(os.PRIO_PROCESS, targets["victim"], 19)
+    return os.getpriority(os.PRIO_PROCESS, targets["victim"])
+
+
+@attack
+def look_at_shared_memory_by_its_number(targets: dict[str, Any]) -> object:
+    return call(31, 195, targets["shared_memory_id"], 2, ctypes.create_string_buffer(256))
 
 
 @attack

@@ -145,7 +145,8 @@ def baited() -> Iterator[dict[str, Any]]:
         outside = base / "outside"
         outside.mkdir(mode=0o755)
         workspace = base / "workspace"
-        workspace.mkdir(mode=0o755)
+        workspace.mkdir()
+        workspace.chmod(0o777)  # nobody else gets this far, and a tool may be of another user
         secret = outside / "secret"
         secret.write_text("secret")
         leak = os.open(secret, os.O_RDONLY)
@@ -158,7 +159,7 @@ def baited() -> Iterator[dict[str, Any]]:
             "home": str(Path.home()),
             "parent": os.getpid(),
             "victim": stack.enter_context(_victim()),
-            "shared_memory": stack.enter_context(_shared_memory()),
+            **stack.enter_context(_shared_memory()),
             "variable": _VARIABLE,
             "nameserver": "192.0.2.53",
             "leak": leak,
@@ -179,12 +180,12 @@ def _victim() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _shared_memory() -> Iterator[int]:
+def _shared_memory() -> Iterator[dict[str, int]]:
     libc = ctypes.CDLL(None, use_errno=True)
     key = secrets.randbelow(2**30) + 1
     found = libc.shmget(key, 4096, 0o1000 | 0o666)
     try:
-        yield key
+        yield {"shared_memory": key, "shared_memory_id": found}
     finally:
         libc.shmctl(found, _IPC_RMID, None)
 
@@ -194,7 +195,10 @@ def _listening(base: Path) -> Iterator[dict[str, Any]]:
     """Sockets of every kind that answer if they are reached."""
     with contextlib.ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        tcp6 = stack.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
+        tcp6 = None
+        with contextlib.suppress(OSError):  # not everybody has IPv6
+            tcp6 = socket.create_server(("::1", 0), family=socket.AF_INET6)
+            stack.enter_context(tcp6)
         named = stack.enter_context(socket.socket(socket.AF_UNIX))
         named.bind(str(base / "socket"))
         (base / "socket").chmod(0o666)
@@ -208,7 +212,7 @@ def _listening(base: Path) -> Iterator[dict[str, Any]]:
         threading.Thread(target=_echo, args=[udp], daemon=True).start()
         yield {
             "tcp": tcp.getsockname()[1],
-            "tcp6": tcp6.getsockname()[1],
+            "tcp6": tcp6 and tcp6.getsockname()[1],
             "udp": udp.getsockname()[1],
             "unix": str(base / "socket"),
             "abstract": name,
@@ -218,9 +222,12 @@ def _listening(base: Path) -> Iterator[dict[str, Any]]:
 
 
 def _echo(udp: socket.socket) -> None:
-    """Answer until an empty datagram comes."""
+    """Answer until an empty datagram comes, or nobody listens any more."""
     while True:
-        said, whom = udp.recvfrom(64)
+        try:
+            said, whom = udp.recvfrom(64)
+        except OSError:
+            return
         if not said:
             return
         udp.sendto(said, whom)
