@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import select
+import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -44,6 +45,19 @@ def running(marker: str) -> list[int]:
                 if marker.encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
+
+
+def halt(pid: int) -> None:
+    """Stop a process; nothing of it runs any more when this returns. Each of its threads hears of
+    the signal a moment later, and what it waits for may come in that moment.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    ends = time.monotonic() + 30
+    while not all(
+        "(stopped)" in one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/status")
+    ):
+        assert time.monotonic() < ends, f"{pid} does not stop"
+        time.sleep(0.001)
 
 
 class Watch:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.backends.test_pool import HERE, Events, make_pool, tool
-from tests.processes import Watch, descendants, innermost
+from tests.processes import Watch, descendants, halt, innermost
 from toolpost.backends.python import worker as worker_module
 from toolpost.backends.python.pool import Target
 from toolpost.backends.python.worker import Worker
@@ -174,7 +174,7 @@ async def test_a_worker_that_dies_before_it_has_read_its_arguments_is_unavailabl
     async with make_pool(size=1) as pool:
         assert await pool.run(tool("echo"), {"value": 1}) == 1
         (process,) = innermost(os.getpid())
-        os.kill(process, signal.SIGSTOP)
+        halt(process)
         call = asyncio.create_task(pool.run(tool("echo"), {"value": "x" * 20_000_000}))
         for _ in range(10):
             await asyncio.sleep(0)

@@ -276,6 +276,7 @@ async def test_two_modules_of_one_name_are_never_mixed_up(
 
 async def test_a_blocking_tool_in_a_process_is_killed_at_its_limit() -> None:
     async with Executor(Registry([python_tools.spins])) as executor:
+        await executor.execute("spins", {"seconds": 0})  # there is a worker: it begins at once
         result = await executor.execute("spins", {"seconds": 60}, timeout=1)
         assert result.error.code == "TIMEOUT"
         assert result.error.effects == "unknown"

@@ -7,12 +7,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.processes import innermost
+from tests.processes import halt, innermost
 from toolpost import Runtime
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
@@ -22,12 +23,16 @@ from toolpost.worker import Worker, settings_of
 from toolpost.worker.settings import serving
 
 ROOT = Path(__file__).parents[2]
+_there: Counter[str] = Counter()
+"""How many workers have begun, by prefix: a gateway that begins after one is to know it."""
 
 
 @asynccontextmanager
 async def gateway(server: Embedded, prefix: str, base: Path, **more: Any) -> AsyncIterator[Runtime]:
     """A runtime whose tools are those of the workers that are there."""
     nats = {"servers": [server.url], "prefix": prefix, **more.pop("nats", {})}
+    if _there[prefix]:
+        nats = {"patience": 30, **nats}
     given = {
         "sources": [{"kind": "nats"}], "backends": {"nats": nats}, "guards": ["slots"],
         "observers": [], "store": {"kind": "memory"},
@@ -46,7 +51,17 @@ async def worker(
         Runtime(serving(config, settings), tools=tools) as runtime,
         Worker(runtime, settings, folder=base) as made,
     ):
-        yield made
+        with _known(prefix):
+            yield made
+
+
+@contextmanager
+def _known(prefix: str) -> Iterator[None]:
+    _there[prefix] += 1
+    try:
+        yield
+    finally:
+        _there[prefix] -= 1
 
 
 @asynccontextmanager
@@ -80,7 +95,8 @@ async def worker_process(
         async with asyncio.timeout(60):
             told = json.loads(await child.stdout.readline())
         assert told["tools"], told
-        yield child
+        with _known(prefix):
+            yield child
     finally:
         if child.returncode is None:
             child.kill()
@@ -90,16 +106,20 @@ async def worker_process(
 @asynccontextmanager
 async def hung(server: Embedded) -> AsyncIterator[None]:
     """The server answers nobody; then it dies, and is started again."""
-    assert server._child is not None
-    (pid,) = innermost(server._child.pid)
-    os.kill(pid, signal.SIGSTOP)
+    pid = pid_of(server)
     try:
-        await until(lambda: "T (stopped)" in Path(f"/proc/{pid}/status").read_text())
+        halt(pid)
         yield
     finally:
         os.kill(pid, signal.SIGKILL)
     await server.stop()
     await server.start()
+
+
+def pid_of(server: Embedded) -> int:
+    assert server._child is not None
+    (pid,) = innermost(server._child.pid)
+    return pid
 
 
 async def back(*sides: Bus) -> None:

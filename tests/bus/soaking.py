@@ -16,14 +16,13 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from tests.stores.server import running_server
 from toolpost import Caller, Runtime
 from toolpost.backends.nats.backend import NatsBackend
 from toolpost.bus.connection import Bus
-from toolpost.bus.embedded import program
+from toolpost.bus.embedded import free_port, program
 from toolpost.config import Config
 from toolpost.contracts import Journal
 from toolpost.errors import CallError
@@ -255,8 +254,7 @@ class House:
 
     def __init__(self, folder: Path, dsn: str, chance: random.Random) -> None:
         self._folder, self._dsn, self._chance = folder, dsn, chance
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._url = f"nats://127.0.0.1:{self._port}"
         self._nats: subprocess.Popen[bytes] | None = None
         self._children: dict[tuple[str, int], int] = {}

@@ -79,12 +79,14 @@ def _afresh() -> None:
 
 @asynccontextmanager
 async def house(
-    nats: Embedded, prefix: str, base: Path, **more: Any
+    nats: Embedded, prefix: str, base: Path, *, queued: bool = True, **more: Any
 ) -> AsyncIterator[tuple[Runtime, Jobs]]:
+    """``queued``: the workers that are there take jobs, once they have said so."""
     async with (
         gateway(nats, prefix, base, **{"store": {"kind": "sqlite"}, **more}) as tools,
         Jobs(tools) as jobs,
     ):
+        await until(lambda: not queued or all(_takes(jobs, one.name) for one in tools.list()))
         yield tools, jobs
 
 
@@ -192,9 +194,9 @@ async def test_attack_a_worker_is_killed_what_reads_runs_elsewhere_and_the_rest_
     nats: Embedded, prefix: str, tmp_path: Path
 ) -> None:
     """Attack 1, of jobs."""
-    async with house(nats, prefix, tmp_path) as (tools, jobs):
+    async with house(nats, prefix, tmp_path) as (_, jobs):
         async with worker_process(nats, prefix, tmp_path) as child:
-            await until(lambda: len(tools.list()) == 3)
+            await until(lambda: _takes(jobs, "pay") and _takes(jobs, "wait"))
             paying = await jobs.submit("pay", {"amount": 5, "seconds": 60}, caller=ANN)
             waiting = await jobs.submit("wait", {"seconds": 1.5}, caller=ANN)
             await until(lambda: {"waiting", "paying 5"} <= set(_done(tmp_path)))
@@ -309,6 +311,7 @@ async def test_a_gateway_that_died_before_it_had_handed_a_job_over_loses_nothing
         gateway(nats, prefix, tmp_path, store={"kind": "sqlite"}, guards=guards) as tools,
     ):
         closed = Jobs(tools)  # takes jobs in, and runs none
+        await until(lambda: _takes(closed, "pay"))
         job = await closed.submit("pay", {"to": "bob"}, caller=ANN, key="k")
         found = await closed.board.found(job.id)
         assert found is not None
@@ -358,7 +361,10 @@ async def test_jobs_of_workers_that_take_none_are_calls(
         """As a worker in another language, or without JetStream."""
 
     monkeypatch.setattr(Taking, "serve", never)
-    async with worker(nats, prefix, tmp_path, [pay]), house(nats, prefix, tmp_path) as (_, jobs):
+    async with (
+        worker(nats, prefix, tmp_path, [pay]),
+        house(nats, prefix, tmp_path, queued=False) as (_, jobs),
+    ):
         job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
         assert (job.state, job.carrier, ran) == ("succeeded", "", ["bob"])
 

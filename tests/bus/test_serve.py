@@ -16,14 +16,9 @@ import pytest
 
 from tests.bus.house import ROOT, until
 from tests.processes import descendants
+from toolpost.bus.embedded import free_port
 
 pytestmark = pytest.mark.anyio
-
-
-def free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def started(folder: Path, *words: str) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
@@ -53,7 +48,7 @@ def asked(url: str, body: Any = None) -> Any:
 
 @pytest.mark.req("NA-6")
 async def test_a_call_to_the_gateway_runs_in_the_workers_process(tmp_path: Path) -> None:
-    port = free()
+    port = free_port()
     (tmp_path / "worker.toml").write_text(
         '[[sources]]\nkind = "modules"\nmodules = ["tests.bus.served_tools"]\n'
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.bus.house import back, bus, gateway, hung, until, worker
-from tests.processes import innermost
+from tests.bus.house import back, bus, gateway, hung, pid_of, until, worker
+from tests.processes import halt
 from toolpost import Runtime, tool
 from toolpost.bus import ticket
 from toolpost.bus.embedded import Embedded
@@ -246,10 +246,9 @@ async def test_whatever_became_of_the_bus_a_worker_that_was_closed_runs_nothing(
         await until(tools.list)
         assert (await tools.execute("pay", {"amount": 1})).success
         client = await one.bus.client()
-        assert server._child is not None
-        (pid,) = innermost(server._child.pid)
-        os.kill(pid, signal.SIGSTOP)
+        pid = pid_of(server)
         try:
+            halt(pid)
             call = asyncio.create_task(tools.execute("pay", {"amount": 2}))
             await one.close(grace=0)
             assert client.is_closed

@@ -28,6 +28,7 @@ from toolpost.errors import (
     Unavailable,
 )
 from toolpost.jobs import Board, Job, Jobs
+from toolpost.jobs import held as held_module
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
 from toolpost.testing import Clock
@@ -282,6 +283,37 @@ async def test_when_a_program_ends_its_jobs_are_left_to_the_next(
         async with Jobs(runtime):
             await begun(tmp_path, 3)
     assert sorted(lines(tmp_path / "done")) == ["look", "look", "pay"]
+
+
+async def test_a_report_that_waits_while_its_job_is_let_go_does_not_bring_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_module, "_TELL", 0.0)
+    change, leaving, go = Board.change, asyncio.Event(), asyncio.Event()
+
+    async def slowly(self: Board, job: Job, version: int) -> int | None:
+        if job.state == "queued":
+            leaving.set()
+            await go.wait()
+        return await change(self, job, version)
+
+    async with working(tmp_path, store={"kind": "memory"}, hangs=True) as (_, jobs):
+        job = await jobs.submit("look_slowly", {"to": "x"}, caller=ANN)
+        await begun(tmp_path, 1)
+        monkeypatch.setattr(Board, "change", slowly)
+        held = jobs._held[job.id]
+        closing = asyncio.create_task(jobs.close())
+        async with asyncio.timeout(WAIT):
+            await leaving.wait()
+            held._heard(Progress(2, 2, "late"))
+            telling = held._telling
+            assert telling is not None
+            await asyncio.wait([telling], timeout=0.05)  # it waits for its turn
+            go.set()
+            await closing
+            await telling
+        left = await jobs.get(job.id, caller=ANN)
+        assert (left.state, left.holder) == ("queued", "")
 
 
 async def test_what_may_be_repeated_and_has_a_key_goes_on_in_the_next_program(

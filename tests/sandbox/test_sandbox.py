@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.processes import Watch, descendants, innermost, running
+from tests.processes import Watch, descendants, halt, innermost, running
 from tests.sandbox.elsewhere import as_ordinary_user
 from tests.sandbox.leftovers import groups_of
 from tests.sandbox.running import FENCE, run, said, shell
@@ -257,7 +257,7 @@ async def test_a_cold_end_is_heard_before_its_keepers_have_noticed(sandbox: Sand
     below = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text()
     keepers = [child.pid, *map(int, below.split())]
     for pid in keepers:
-        os.kill(pid, signal.SIGSTOP)
+        halt(pid)
     try:
         os.close(far)
         async with asyncio.timeout(FENCE):

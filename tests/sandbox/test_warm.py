@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import Watch, innermost, running
+from tests.processes import Watch, halt, innermost, running
 from tests.sandbox.elsewhere import IS_ROOT, SOURCE, need_a_sandbox
 from toolpost.builtin.commands.running import ran
 from toolpost.errors import MissingPart
@@ -156,7 +156,7 @@ async def test_a_long_order_that_is_cut_off_goes_to_another(sandbox: Sandbox) ->
     confinement = Confinement()
     await sandbox.warm_up(confinement)
     (inner,) = waiting()
-    os.kill(inner, 19)
+    halt(inner)
     words = ["x" * 100_000] * 15
     start = asyncio.create_task(sandbox.spawn(["sh", "-c", "exit $#", "sh", *words], confinement))
     await asyncio.sleep(0)  # the order is on its way, and fills the socket
@@ -171,7 +171,7 @@ async def test_an_order_that_was_never_read_goes_to_another(sandbox: Sandbox, wh
     await sandbox.warm_up(confinement)
     ((waits,),) = [place.waiting for place in sandbox._ready._places.values()]
     (inner,) = waiting()
-    os.kill(inner, signal.SIGSTOP)  # as if it had not had its turn yet
+    halt(inner)  # as if it had not had its turn yet
     start = asyncio.create_task(sandbox.spawn(["sh", "-c", "exit 3"], confinement))
     await asyncio.sleep(0)
     assert waits._ordered
@@ -189,7 +189,7 @@ async def test_a_dead_stem_is_not_used(sandbox: Sandbox, warm: bool, heard: bool
     assert len(stems) == len(sandbox._ready._stems) > 0
     with Watch(stems) as watch:
         for stem in stems:
-            os.kill(stem, signal.SIGSTOP if heard else signal.SIGKILL)
+            halt(stem) if heard else os.kill(stem, signal.SIGKILL)
         assert heard or watch.living(within=FENCE) == set()  # no turn of the loop meanwhile
         start = asyncio.create_task(sandbox.spawn(["sh", "-c", "exit 3"], confinement))
         await asyncio.sleep(0)

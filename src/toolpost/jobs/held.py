@@ -52,13 +52,16 @@ class Held:
     async def write(self, job: Job) -> bool:
         """Make it so in the store; ``False``: it is ours no more."""
         async with self.turn:
+            return await self._written(job)
+
+    async def _written(self, job: Job) -> bool:
+        version = await self._board.change(job, self.version)
+        if version is None and await self._still_ours():
             version = await self._board.change(job, self.version)
-            if version is None and await self._still_ours():
-                version = await self._board.change(job, self.version)
-            if version is None:
-                return False
-            self.job, self.version = job, version
-            return True
+        if version is None:
+            return False
+        self.job, self.version = job, version
+        return True
 
     async def end(self, result: Result, state: State) -> bool:
         async with self.turn:
@@ -102,9 +105,11 @@ class Held:
     async def _tell_store(self) -> None:
         """The last report, a few times a second at most."""
         await asyncio.sleep(_TELL)
-        report, self._report = self._report, None
-        if self.task is not None and self.job.state == "running":
+        async with self.turn:  # whoever had it before us may have let the job go
+            report, self._report = self._report, None
+            if self.task is None or self.job.state != "running":
+                return
             try:
-                await self.write(_replace(self.job, progress=report))
+                await self._written(_replace(self.job, progress=report))
             except CallError as fault:
                 _log.warning("the progress of %s cannot be kept: %s", self.job.id, fault)

@@ -296,10 +296,10 @@ class Taking:
             await _quietly(taken.message.nak(ACK_WAIT / 2))
             return
         if there is None:
+            await self._bury(taken, refused)
             result = _failed(refused, taken.tool, "", "once")
             await self._parcels.end(taken.key, result, by=self._worker, version=0)
             await self._told(taken, result)
-            await self._bury(taken, refused)
         await _quietly(taken.message.ack())
 
     async def _put_back(self, taken: _Taken, claim: Standing, version: int) -> None:
@@ -339,9 +339,9 @@ class Taking:
                 return None
             dead = msgspec.structs.replace(standing, by=self._worker, deaths=standing.deaths + 1)
             if (why := _too_late(effects, dead.deaths)) is not None:
+                await self._bury(taken, why)
                 result = _failed(why, taken.tool, request.call_id, effects)
                 await self._end(taken, result, version)
-                await self._bury(taken, why)
                 return None
             if (made := await self._parcels.stand(taken.key, dead, version)) is not None:
                 return dead, made
@@ -400,6 +400,9 @@ class Taking:
         await self._parcels.large.drop(await self._bus.client(), place)
 
     async def _bury(self, taken: _Taken, why: CallError) -> None:
+        """Before its end is said: whoever has heard of that finds it there, and nobody who dies in
+        between leaves it out.
+        """
         dead = Dead(
             parcel=taken.key, tool=taken.tool, code=why.code, reason=why.message,
             worker=self._worker,

@@ -19,16 +19,10 @@ from tests.backends.http.service import Asked, Reply
 from tests.backends.http.service import serving as answering
 from tests.backends.mcp.running import serving, until
 from toolpost import Call, Caller
+from toolpost.bus.embedded import free_port
 from toolpost.contracts import Answer, Elicits, Question
 
 pytestmark = [pytest.mark.anyio, servers.needed]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextmanager

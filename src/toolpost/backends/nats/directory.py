@@ -44,6 +44,7 @@ _MISSED: Final = 3.5
 """So many times its interval a worker may be silent."""
 _TEND: Final = 0.5
 _FETCH: Final = 3.0
+_QUIET: Final = 0.25
 _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 1000
 _MOST_WORKERS: Final = 10_000
@@ -95,7 +96,9 @@ class Directory:
         return self._offers
 
     async def open(self, *, patience: float) -> None:
-        """Ask who is there; those who say so within the patience are known when this returns."""
+        """Ask who is there. The first to say so is waited for as long as the patience lasts, others
+        until nobody more has come for a moment.
+        """
         if self._tending is not None:
             return
         subjects, bus = self._bus.subjects, self._bus
@@ -105,14 +108,15 @@ class Directory:
         await client.publish(subjects.roll_call)
         await client.flush()
         loop = asyncio.get_running_loop()
-        ends, quiet = loop.time() + patience, patience / 4
-        known = -1
-        while loop.time() < ends and (self._fetching or known != len(self._workers)):
+        ends, known = loop.time() + patience, 0
+        while (left := ends - loop.time()) > 0 and (
+            self._fetching or not self._workers or known != len(self._workers)
+        ):
             known = len(self._workers)
             if self._fetching:
-                await asyncio.wait(self._fetching.values(), timeout=ends - loop.time())
+                await asyncio.wait(self._fetching.values(), timeout=left)
             else:
-                await asyncio.sleep(quiet)
+                await asyncio.sleep(min(left, _QUIET))
 
     async def close(self) -> None:
         tasks = [t for t in (self._tending, *self._fetching.values()) if t is not None]
