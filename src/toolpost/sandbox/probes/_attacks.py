@@ -758,7 +758,11 @@ def slow_another_process_down(targets: dict[str, Any]) -> object:
 
 @attack
 def look_at_shared_memory_by_its_number(targets: dict[str, Any]) -> object:
-    return call(31, 195, targets["shared_memory_id"], 2, ctypes.create_string_buffer(256))
+    about = ctypes.create_string_buffer(256)
+    call(31, 195, targets["shared_memory_id"], 2, about)
+    (key,) = struct.unpack_from("i", about)  # what is inside has numbers of its own
+    need(key == targets["shared_memory"], "it is another")
+    return key
 
 
 @attack
