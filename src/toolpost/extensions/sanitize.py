@@ -273,6 +273,8 @@ class Sanitize:
 
 
 def _warned(call: Call) -> None:
+    if call.dry_run:  # there is no output
+        return
     if call.about.warnings:
         call.warn(UNTRUSTED)
     else:

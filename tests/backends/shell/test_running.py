@@ -131,6 +131,15 @@ async def test_a_spec_may_ask_for_what_there_is_until_the_cap(
     assert "cut off" in result.metadata.warnings[0]
 
 
+async def test_more_lines_than_an_output_may_have_are_cut_off_too() -> None:
+    flood = "yes '' | head -n 1200000"
+    spec = script(flood, output="lines", truncate=True, limits={"output": 8_000_000})
+    result = await call(ToolSpec.from_dict(spec.to_dict()))
+    assert result.error is None
+    assert len(result.output) == 999_999
+    assert "more than 999,999 lines" in result.metadata.warnings[0]
+
+
 async def test_output_below_the_cap_is_not_touched_by_truncate() -> None:
     result = await call(script("echo x", truncate=True))
     assert (result.output, result.metadata.warnings) == ("x", ())

@@ -27,9 +27,12 @@ from toolpost.errors import (
     ToolFailed,
     ToolNotFound,
 )
+from toolpost.plain import MAX_NODES
 from toolpost.process import Exit
 from toolpost.sandbox.hearing import Heard
 
+_MOST_LINES: Final = MAX_NODES - 1
+"""With the list itself, as many values as an output may have."""
 _MOST_WORDS: Final = 2000
 """Characters of what a program said last, for a model to read."""
 _LIMITS: Final = {
@@ -52,7 +55,12 @@ def output_of(command: Command, heard: Heard, ending: Exit, *, call: Call) -> An
     if binding.output == "json":
         return _json(text)
     shape = _lines if binding.output == "lines" else _whole
-    if not binding.truncate or len(msgspec.json.encode(shape(text))) <= most:
+    if not binding.truncate:
+        return shape(text)
+    if shape is _lines and text.count("\n") > _MOST_LINES:
+        text = "\n".join((*text.split("\n", _MOST_LINES)[:_MOST_LINES], ""))
+        call.warn(f"The output was cut off: it has more than {_MOST_LINES:,} lines.")
+    if len(msgspec.json.encode(shape(text))) <= most:
         return shape(text)
     if heard.flooded is None:
         call.warn(f"The output was cut off: as JSON, it goes over {most:,} bytes.")
