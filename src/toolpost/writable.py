@@ -103,15 +103,14 @@ class Writable:
             if "/" in (word := _first(binding.get("command"))):
                 yield os.path.normpath(Path(folder, word))
         backends = self._config.settings.backends
-        shell = backends.get("shell", {})
+        shell = _table(backends, "shell")
         yield from (one for one in _listed(shell, "programs") if one.startswith("/"))
         yield from _listed(shell, "path")
-        for server in backends.get("mcp", {}).get("servers", {}).values():
+        servers = _table(_table(backends, "mcp"), "servers")
+        for server in (_table(servers, name) for name in servers):
             if server.get("isolation") == "process":  # what is confined stays so
-                yield from map(str, filter(Path.is_file, self._words(server)))
-
-    def _words(self, server: Mapping[str, Any]) -> Iterator[Path]:
-        return (self._config.base / word for word in _listed(server, "command"))
+                words = (self._config.base / word for word in _listed(server, "command"))
+                yield from map(str, filter(Path.is_file, words))
 
     def _modules(self) -> Iterator[tuple[str, str]]:
         """Of every Python tool: where its module is looked for first, and which."""
@@ -192,6 +191,12 @@ def _grants(settings: Mapping[str, Any]) -> Iterator[str]:
     for inner in settings.values():
         if isinstance(inner, Mapping):
             yield from _grants(inner)
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One inside another; whether it has to be one is for its owner to say."""
+    found = table.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _listed(table: Mapping[str, Any], name: str = "write") -> Iterable[str]:
