@@ -52,7 +52,7 @@ async def flooded(served: Program, many: int) -> Told:
 
 
 async def _main(many: int) -> None:
-    room = {"connections": many + 100, "calls_each": many}
+    room = {"connections": many + 100, "half_open": many, "calls_each": many}
     with tempfile.TemporaryDirectory() as place:
         async with program(Path(place), config=CONFIG + AUTH, access_log=False, **room) as served:
             print(f"before: {memory_of(served.child.pid):.0f} MB")

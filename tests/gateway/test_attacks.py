@@ -107,7 +107,7 @@ async def served(
     folder = tmp_path_factory.mktemp("attacks")
     (folder / "tools.yaml").write_text(TOOLS, encoding="utf-8")
     config = CONFIG + MORE.format(issuer=issuer.url, upstream=upstream.authority)
-    async with program(folder, config=config, drain_time=1, calls_each=MANY) as made:
+    async with program(folder, config=config, drain_time=1, calls_each=MANY, half_open=MANY) as made:
         yield made
 
 

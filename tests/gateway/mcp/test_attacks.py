@@ -50,7 +50,7 @@ Header = dict[str, str]
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Program]:
     folder = tmp_path_factory.mktemp("attacks")
-    gateway = {"body_time": LATE, "access_log": False, "calls_each": 1000}
+    gateway = {"body_time": LATE, "access_log": False, "calls_each": 1000, "half_open": 1000}
     async with program(folder, config=CONFIG + MORE, **gateway) as made:
         yield made
 
