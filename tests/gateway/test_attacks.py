@@ -107,7 +107,8 @@ async def served(
     folder = tmp_path_factory.mktemp("attacks")
     (folder / "tools.yaml").write_text(TOOLS, encoding="utf-8")
     config = CONFIG + MORE.format(issuer=issuer.url, upstream=upstream.authority)
-    async with program(folder, config=config, drain_time=1, calls_each=MANY, half_open=MANY) as made:
+    room = {"calls_each": MANY, "half_open": MANY}
+    async with program(folder, config=config, drain_time=1, **room) as made:
         yield made
 
 

@@ -88,6 +88,7 @@ async def test_attack_8_a_flood_of_calls_admits_110_and_nobody_is_left_without_a
 
     async def one(number: int) -> None:
         answer = await call(served, "held", {"number": number}, key)
+        assert "result" in answer.data, answer
         failed = "isError" in answer.data["result"]
         codes[told(answer)["code"] if failed else "ok"] += 1
         if codes.total() == many - admitted:
