@@ -31,8 +31,7 @@ _there: Counter[str] = Counter()
 async def gateway(server: Embedded, prefix: str, base: Path, **more: Any) -> AsyncIterator[Runtime]:
     """A runtime whose tools are those of the workers that are there."""
     nats = {"servers": [server.url], "prefix": prefix, **more.pop("nats", {})}
-    if _there[prefix]:
-        nats = {"patience": 30, **nats}
+    nats = {"patience": 30 if _there[prefix] else 0.25, **nats}
     given = {
         "sources": [{"kind": "nats"}], "backends": {"nats": nats}, "guards": ["slots"],
         "observers": [], "store": {"kind": "memory"},
