@@ -18,7 +18,7 @@ import signal, sys, threading
 from toolpost.cli import typed
 
 def elsewhere():
-    while sys._current_frames()[main].f_code.co_filename != typed.__file__:
+    while sys._current_frames()[main].f_code is not typed._piece.__code__:
         pass
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 

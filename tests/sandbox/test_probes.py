@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.sandbox.elsewhere import IS_ROOT, NOBODY, as_ordinary_user
-from toolpost.sandbox import Sandbox
+from toolpost.cli import attacked
+from toolpost.errors import MissingPart
+from toolpost.sandbox import Sandbox, landlock
 from toolpost.sandbox.finding import bubblewrap
 from toolpost.sandbox.probes import ATTACKS, probe
 from toolpost.sandbox.probes.running import baited, command, furnish
@@ -153,6 +158,39 @@ async def test_an_attack_that_does_not_say_how_it_went_counts_as_not_blocked(
     async with await Sandbox.open() as sandbox:
         (found,) = await probe(sandbox, ["read_a_host_file"])
     assert not found.blocked
+
+
+async def test_where_there_is_no_ipv6_the_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = socket.create_server
+
+    def without(address: Any, **more: Any) -> socket.socket:
+        if more.get("family") == socket.AF_INET6:
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        return serve(address, **more)
+
+    monkeypatch.setattr(socket, "create_server", without)
+    async with await Sandbox.open() as sandbox:
+        found = await probe(sandbox, ["connect_by_tcp", "connect_by_tcp6"])
+    assert [one.blocked for one in found] == [True, True]
+    assert found[1].detail == "there is no IPv6 here"
+
+
+async def test_attacks_that_cannot_be_tried_are_told_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with await Sandbox.open() as sandbox:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise MissingPart("the workspace is closed")
+
+        monkeypatch.setattr(sandbox, "spawn", refuse)
+        told = await attacked._attacked(sandbox, lambda _: None)
+    assert (told.verdict, told.found) == ("warn", "could not be tried: the workspace is closed")
+
+
+def test_processes_are_counted_for_the_user_who_has_them() -> None:
+    assert landlock.processes_of(os.geteuid()) >= 1
+    assert landlock.processes_of(4_000_000_000) == 0, "nobody has that number"
 
 
 def test_the_numbers_of_the_attacks_are_known_for_this_machine() -> None:

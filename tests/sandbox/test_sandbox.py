@@ -705,8 +705,9 @@ async def test_no_part_of_the_state_folder_is_granted(
 ) -> None:
     (tmp_path / "state" / "audit").mkdir(parents=True)
     (tmp_path / "state" / "audit" / "key").write_text("secret")
-    with pytest.raises(SetupError, match=r"state folder|the audit's folder"):
+    with pytest.raises(SetupError, match=r"state folder|the audit's folder") as refused:
         sandbox.check(Confinement(**{grant: (str(tmp_path / "state" / part).rstrip("/"),)}))
+    assert refused.value.at == (grant,)
 
 
 async def test_a_name_that_no_file_can_have_is_not_there(sandbox: Sandbox) -> None:

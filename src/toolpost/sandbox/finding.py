@@ -134,7 +134,7 @@ async def _namespaces(machine: Machine, missing: list[Missing]) -> Machine:
             "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; "
             "in a container: an unmasked /proc"
         )
-        if machine.user is not None or os.geteuid() == 0:
+        if os.geteuid() == 0:
             how += "; root needs CAP_SYS_ADMIN for it, or run as an ordinary user"
         missing.append(Missing("user namespaces", fault, how))
         return replace(machine, level="I0", bwrap=None)

@@ -62,7 +62,7 @@ class Refusals:
         check_bounds(confinement)
         _check_open_files()
         real = check_paths(confinement, precious=self._precious())
-        self._check_state(real)
+        self._check_state(confinement, real)
         check_grounds(confinement, real, self._grounds, self._written.union(confinement.write))
         self._written.update(confinement.write)  # what was refused, nobody can write to
         self._check_nesting(confinement, real)
@@ -81,14 +81,14 @@ class Refusals:
         self._check_ownership(confinement, real)
         return real
 
-    def _check_state(self, real: Mapping[str, str]) -> None:
+    def _check_state(self, confinement: Confinement, real: Mapping[str, str]) -> None:
         """What the audit and the keys are in is not for tools, nor is a part of it."""
         for path, where in real.items():
             if self._state is not None and within(where, self._state):
                 raise SetupError(
                     f"{path} lies in the state folder ({self._state}), which is for no tool: "
                     "grant another folder",
-                    at=("read",),
+                    at=("write" if path in confinement.write else "read",),
                 )
 
     def _check_nesting(self, confinement: Confinement, real: Mapping[str, str]) -> None:
