@@ -52,7 +52,9 @@ def main(arguments: list[str]) -> None:
     if arguments[3]:
         start_relay(arguments[3], int(arguments[4]), talk)
     talk.send(b"+")
-    os._exit(serve(talk, alone=alone))
+    status = serve(talk, alone=alone)
+    rest(talk)
+    os._exit(status)
 
 
 def close_to_others() -> None:
@@ -161,6 +163,14 @@ def watch(talk: socket.socket, tool: int, *, alone: bool) -> int:
             os.kill(-1, signal.SIGKILL)  # there is nobody left, most of the time
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def rest(talk: socket.socket) -> None:
+    """Until who was told has heard it, or is gone. To end takes long, and would be done first where
+    both have the same processor.
+    """
+    with contextlib.suppress(OSError):
+        talk.recv(1)
 
 
 def hear(talk: socket.socket) -> tuple[tuple[list[str], dict[str, str], str, list[int]], list[int]]:

@@ -131,6 +131,7 @@ class Warm:
     def _hear(self, word: bytes, number: int, more: int) -> None:
         if word == b"exit":
             self.child.has_ended(number, max_rss=more * 1024)
+            self._loop.call_soon(self._hang_up)  # it rests until then; behind those who wait
         elif not self._started.done():
             if word == b"failed":
                 about = (self._folder,) if more else ()
