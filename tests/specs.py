@@ -38,6 +38,7 @@ limits = st.builds(
     cpus=st.none() | st.floats(0.01, 1e6),
     output=st.integers(1, 2**40),
 )
+destinations = st.builds("{}:{}".format, names, st.integers(1, 65535)) | st.just("*")
 several = st.lists(texts, max_size=3).map(tuple)
 
 specs = st.builds(
@@ -57,7 +58,7 @@ specs = st.builds(
     effects=st.just("read"),
     timeout=st.none() | numbers | st.integers(1, 60),
     limits=limits,
-    egress=several,
+    egress=st.lists(destinations, max_size=3).map(tuple),
     permissions=st.builds(Permissions, roles=several, agents=several),
     requires_approval=st.booleans(),
     retry=st.none() | st.builds(Retry, attempts=st.integers(1, 3), honours_key=st.booleans()),

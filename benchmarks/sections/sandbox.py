@@ -1,10 +1,11 @@
 """What confinement costs: the same program plain, in a sandbox that waits, and in one made for it.
 
-All of them run in every round (a cold one in every fourth), one call at a time, after everything
-that is started ahead is there. What is timed is a whole call: from the order to start the program
-until its end was heard and what it wrote was read. That all of it is cleared away afterwards is
-nobody's to wait for. `true` does nothing; the rows of `printf` are a program that writes something,
-without toolpost and as a shell tool; a Python tool is called in the sandbox that it stays in.
+All of them run in every round (a cold one in every fourth), one call at a time, each right after a
+sandbox was made, so that all find the machine in the same state, and with everything there that is
+started ahead. What is timed is a whole call: from the order to start the program until its end was
+heard and what it wrote was read. That all of it is cleared away afterwards is nobody's to wait for.
+`true` does nothing; the rows of `printf` are a program that writes something, without toolpost and
+as a shell tool; a Python tool is called in the sandbox that it stays in.
 
 A warm call has a millisecond. For a program most of that is the program's own start, which belongs
 to the machine, so it is also held against that: 1 ms where a plain start takes 0.76 ms.
@@ -98,25 +99,33 @@ async def _measured(calls: int) -> tuple[dict[str, Series], str]:
         try:
             await _called(executor, "add", {"a": 1, "b": 2}, 3)  # its sandbox is there from now on
             for number in range(calls):
-                await sandbox.settled()
+                await _made(sandbox, kept)
                 found[PLAIN].rounds.append(_plain(NOTHING, ""))
+                await _made(sandbox, kept)
                 found[PLAIN_SAY].rounds.append(_plain(SAY, WRITTEN))
+                await _made(sandbox, kept)
                 if number % COLD_EVERY == 0:
                     # a memory bound of its own, so that no sandbox is there that fits
                     once = Confinement(write=(folder,), memory=MEMORY + 4096 * (number + 1))
                     found[COLD].rounds.append((await _confined(sandbox, once))[1])
-                await sandbox.warm_up(kept)
+                    await _made(sandbox, kept)
                 started, ended = await _confined(sandbox, kept)
                 found[STARTED].rounds.append(started)
                 found[WARM].rounds.append(ended)
-                await sandbox.warm_up(kept)
+                await sandbox.warm_up(kept)  # the last one was used: this makes another
                 found[TOOL].rounds.append(await _called(executor, "say", {}, WRITTEN))
-                await sandbox.settled()
+                await sandbox.warm_up(kept)
                 found[FUNCTION].rounds.append(await _called(executor, "add", {"a": 1, "b": 2}, 3))
             return found, sandbox.level
         finally:
             await executor.close()
             await shared.close()
+
+
+async def _made(sandbox: Sandbox, kept: Confinement) -> None:
+    """One is used up, another made."""
+    await _confined(sandbox, kept)
+    await sandbox.warm_up(kept)
 
 
 def _executor(folder: str, shared: SharedSandbox) -> Executor:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
+from toolpost.destinations import is_destination, not_a_destination
 from toolpost.digest import digest
 from toolpost.errors import InvalidSpec
 from toolpost.wording import explained, nearest, short
@@ -177,6 +178,9 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
         self._make_float("timeout")
         for field in ("tags", "examples", "egress"):
             self._make_tuple(field)
+        for number, one in enumerate(self.egress):
+            if not is_destination(one):
+                _refuse(not_a_destination(one), "egress", number)
         if self.cache is not None and self.effects != "read":
             _refuse(
                 f"{self.name!r} may be cached only if it has effects: read (it has "

@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import pwd
-import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal
@@ -41,7 +40,6 @@ _BOUNDS: Final = {
 _LEAST_CPUS: Final = 0.01
 """The kernel's smallest share."""
 _OF_THE_KERNEL: Final = ("/proc", "/sys", "/dev")
-_DESTINATION: Final = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})|\*")
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,15 +174,6 @@ def _home(user: int) -> str | None:
 def within(path: str, root: str) -> bool:
     """Is it ``root``, or below it?"""
     return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def check_egress(confinement: Confinement) -> None:
-    for one in confinement.egress:
-        found = _DESTINATION.fullmatch(one)
-        if found is None or (found[1] and not 0 < int(found[1]) < 65536):
-            raise SetupError(
-                f"egress {one!r} is not a host:port, nor * for any public address", at=("egress",)
-            )
 
 
 def check_variables(confinement: Confinement) -> None:

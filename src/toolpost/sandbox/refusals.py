@@ -12,6 +12,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toolpost.destinations import is_destination, not_a_destination
 from toolpost.errors import MissingPart, SetupError
 from toolpost.sandbox import landlock
 from toolpost.sandbox.confinement import (
@@ -20,7 +21,6 @@ from toolpost.sandbox.confinement import (
     Confinement,
     Mode,
     check_bounds,
-    check_egress,
     check_paths,
     check_variables,
     homes,
@@ -68,7 +68,9 @@ class Refusals:
         self._check_nesting(confinement, real)
         if self._machine.bwrap is None and self._machine.level == "I1":
             landlock.check(confinement, real)
-        check_egress(confinement)
+        for one in confinement.egress:
+            if not is_destination(one):
+                raise SetupError(not_a_destination(one), at=("egress",))
         check_variables(confinement)
         if confinement.egress and self._machine.bwrap is None:
             raise self._lacking(
