@@ -339,6 +339,18 @@ class Services(msgspec.Struct, frozen=True):
     settings: Mapping[str, Mapping[str, Any]] = {}
 
 
+class Secrets:
+    """Secrets by their names, for a tool whose settings say which it needs: ``Injected[Secrets]``.
+    One that needs always the same says ``Secret(name)``.
+    """
+
+    def __init__(self, look_up: Callable[[str], str | None]) -> None:
+        self._look_up = look_up
+
+    def __call__(self, name: str) -> str | None:
+        return self._look_up(name)
+
+
 class Backend(Protocol):
     """Runs one kind of tool; ``target`` is the live object behind a tool registered in code.
 

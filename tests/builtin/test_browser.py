@@ -37,6 +37,9 @@ HOME = """<!doctype html><title>Tea</title><h1>Tea &amp; cake</h1>
 <select name=kind><option value=g>Green<option value=b>Black</select><button>Go</button></form>
 <p id=late></p><script>late.textContent = "made by " + "a script"</script>
 <p style="display: none">unseen</p>"""
+LOGIN = """<!doctype html><title>Log in</title><form action=/found method=post>
+<input name=user><input name=password type=password><button>Go</button></form>"""
+OTHER = "<title>Other</title><input type=password>"
 TITLES = """<!doctype html><script>
 const asked = new URLSearchParams(location.search).get("me");
 if (asked) { document.cookie = "me=" + asked; localStorage.me = asked; }
@@ -57,6 +60,7 @@ PAGES: dict[str, str | Reply | Any] = {
     "/two": "<title>Two</title><p>second",
     "/found": "<title>Found</title>",
     "/who": TITLES,
+    "/login": LOGIN,
     "/never": forever,
     "/window": "<title>Opener</title><a href=/two target=_blank>open</a>",
     "/windows": "<title>Storm</title><script>for (let i = 0; i < 50; i++) open('/two')</script>",
@@ -144,11 +148,14 @@ class Web:
         return browser
 
 
-async def using(site: Service, *guards: Retry, **more: Any) -> AsyncIterator[Web]:
-    async with serving(lambda _: Reply("<title>Other</title>", type="text/html")) as other:
+async def using(
+    site: Service, *guards: Retry, known: Mapping[str, str] | None = None, **more: Any
+) -> AsyncIterator[Web]:
+    async with serving(lambda _: Reply(OTHER, type="text/html")) as other:
         egress = ("*", site.authority, other.authority)
         entries = list(tools(Settings(egress=egress, **more), Path()))
-        async with Executor(Registry(entries), guards=guards) as executor:
+        secret = (known or {}).get
+        async with Executor(Registry(entries), guards=guards, secret=secret) as executor:
             yield Web(site, other, entries, executor)
 
 
@@ -242,6 +249,97 @@ async def test_what_cannot_be_done_is_said_with_the_way_out(web: Web, who: str) 
     assert (code(missing), "no such element" in message(missing)) == ("EXECUTION_ERROR", True)
     gone = await web("navigate", {"url": f"{web.site.url}/nowhere"}, who)
     assert gone.output["status"] == 404
+
+
+# --- passwords -----------------------------------------------------------------------------------
+
+PASSWORD = "Correct-Horse-9-Battery"
+
+
+@pytest.mark.req("NA-8")
+async def test_a_password_is_filled_in_by_its_name_and_nobody_sees_it(
+    site: Service, tmp_path: Path, who: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = {"egress": [site.authority], "secrets": {"SHOP_PASSWORD": f"{site.url}/"}}
+    source = {"kind": "builtin", "tools": ["browser"], "browser": table}
+    config = Config.of({"mode": "permissive", "sources": [source]}, base=tmp_path)
+    page = {"url": f"{site.url}/login", "target": "[type=password]", "kept": "SHOP_PASSWORD"}
+    with caplog.at_level("DEBUG"):
+        async with (
+            asyncio.timeout(FENCE),
+            Runtime.open(config, secret={"SHOP_PASSWORD": PASSWORD}.get) as runtime,
+        ):
+            done = await runtime.execute("browser_fill", page, session_id=who)
+            read = await runtime.execute("browser_snapshot", {}, session_id=who)
+            sent = await runtime.execute("browser_fill", {**page, "submit": True}, session_id=who)
+    assert done.raise_for_error().output["title"] == "Log in"
+    assert sent.raise_for_error().output["title"] == "Found"
+    assert site.asked[-1].body == f"user=&password={PASSWORD}".encode()
+    assert PASSWORD not in str(read.raise_for_error())
+    assert PASSWORD not in caplog.text
+    written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(b"SHOP_PASSWORD" in one for one in written)
+    assert not any(PASSWORD.encode() in one for one in written)
+
+
+async def test_attack_a_password_goes_to_its_own_site_into_a_password_and_nowhere_else(
+    site: Service, who: str
+) -> None:
+    known = {"SHOP": PASSWORD}
+    async for web in using(site, known=known, secrets={"SHOP": site.url, "UNSET": site.url}):
+        PAGES["/framed"] = f"<title>Framed</title><iframe src='{web.other.url}'></iframe>"
+        await web.done("navigate", {"url": "/framed"}, who)
+        described = (await web.done("snapshot", {}, who))["snapshot"]
+        ref = described.partition("textbox [ref=")[2].partition("]")[0]
+        assert ref.startswith("f")
+        framed = await web("fill", {"target": ref, "kept": "SHOP"}, who)
+        assert f"is for {site.url} alone" in message(framed)
+        for given, said in (
+            ({"url": web.other.url, "target": "input"}, f"is for {site.url} alone"),
+            ({"url": "/login", "target": "[name=user]"}, "no input for a password"),
+            ({"url": "/login", "target": "[type=password]", "value": "x"}, "give it or a value"),
+            ({"url": "/login", "target": "[type=password]", "kept": "UNSET"}, "not set up to run"),
+            ({"url": "/login", "target": "[type=password]", "kept": "HOME"}, "/kept"),
+        ):
+            result = await web("fill", {"kept": "SHOP", **given}, who)
+            assert result.error is not None, given
+            assert (said in message(result), result.error.effects) == (True, "none"), message(
+                result
+            )
+    assert not any(PASSWORD.encode() in asked.body for asked in web.other.asked)
+
+
+@pytest.mark.parametrize(
+    "password", ["tea", 'He said: "no"\\', "key: - value #", " of  two\u200b words "]
+)
+@pytest.mark.parametrize("more", ["", "placeholder=p"])
+async def test_what_stands_in_an_input_for_a_password_is_not_described(
+    web: Web, who: str, password: str, more: str
+) -> None:
+    PAGES["/secret"] = f"<title>Secret</title><input><input type=password {more}><p>end"
+    given = {"url": "/secret", "target": "[type=password]", "value": password}
+    await web.done("fill", given, who)
+    described = (await web.done("snapshot", {}, who))["snapshot"]
+    assert "••••••••" in described
+    assert max(re.findall(r"\w+", password), key=len) not in described
+    assert "end" in described
+
+
+async def test_a_password_that_is_not_there_is_told_with_the_health(site: Service) -> None:
+    async for web in using(site, known={}, secrets={"SHOP": site.url}):
+        health = await web.executor.health("browser_fill")
+        assert (health.healthy, "SHOP is not set" in (health.error or "")) == (False, True)
+        assert (await web.executor.health("browser_click")).healthy
+
+
+def test_without_passwords_there_is_no_parameter_for_one() -> None:
+    for secrets, names, required in (
+        ({}, {"target", "value", "submit", "url"}, ["target", "value"]),
+        ({"A": "https://a.example"}, {"target", "value", "kept", "submit", "url"}, ["target"]),
+    ):
+        found = {one.spec.name: one.spec for one in tools(Settings(secrets=secrets), Path())}
+        schema = found["browser_fill"].input_schema
+        assert (schema["properties"].keys(), schema["required"]) == (names, required)
 
 
 async def test_long_texts_are_cut_where_that_was_asked_for(web: Web, who: str) -> None:
@@ -812,7 +910,17 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"egress": ("nowhere",)}, {"idle": 0}, {"sessions": 9}, {"sessions": 0}, {"memory": 1}],
+    [
+        {"egress": ("nowhere",)},
+        {"idle": 0},
+        {"sessions": 9},
+        {"sessions": 0},
+        {"memory": 1},
+        {"secrets": {"SHOP": "shop.example"}},
+        {"secrets": {"SHOP": "https://shop.example/login"}},
+        {"secrets": {"SHOP": "https://me@shop.example"}},
+        {"secrets": {"A B": "https://shop.example"}},
+    ],
 )
 def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from toolpost.call import Call
-from toolpost.contracts import Services
+from toolpost.contracts import Secrets, Services
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSpec, MissingPart
 from toolpost.result import PARTS, Output, Part
 from toolpost.schema import gives_whole_numbers
@@ -212,6 +212,9 @@ def _giver(name: str, kind: Marker, services: Services, otherwise: Any) -> Giver
         return lambda call: _secret(kind, services, otherwise)
     if getattr(kind.type, "__toolpost_injected__", False):
         return lambda call: call
+    if kind.type is Secrets:
+        secrets = Secrets(services.secret)
+        return lambda call: secrets
     if isinstance(kind.type, type):
         for offered in (kind.type, *services.provide):  # itself before a subclass of it
             if offered in services.provide and issubclass(offered, kind.type):

@@ -18,11 +18,12 @@ from toolpost.builtin.browser.running import Ended, Left, Running, confinement, 
 from toolpost.builtin.browser.settings import Settings
 from toolpost.builtin.web_answers import url_given
 from toolpost.call import Call
-from toolpost.contracts import Health
+from toolpost.contracts import Health, Secrets
 from toolpost.errors import (
     CallError,
     Denied,
     InvalidArguments,
+    MissingPart,
     Outcome,
     OutputTooLarge,
     SetupError,
@@ -32,6 +33,7 @@ from toolpost.errors import (
 )
 from toolpost.net.destination import Granted, Refused, Unresolved
 from toolpost.plugins import SharedSandbox
+from toolpost.wording import short
 
 _MARGIN: Final = 1.0
 """Seconds before the limit at which the browser gives up, so that it can still say why."""
@@ -77,6 +79,19 @@ class Browser:
         except (CallError, SetupError) as fault:
             return Health(False, fault.message)
         return Health(True)
+
+    def secret(self, name: str, secrets: Secrets) -> dict[str, str]:
+        """What is to be filled in, and where alone."""
+        if name not in self._settings.secrets:
+            raise InvalidArguments(f"/kept: nothing is kept as {short(name)!r}", effects="none")
+        value = secrets(name)
+        if not value:
+            raise MissingPart(_unset(name))
+        return {"value": value, "only_at": self._settings.site_of(name)}
+
+    def missing(self, secrets: Secrets) -> str | None:
+        """What is to be kept here, and is not."""
+        return next((_unset(name) for name in self._settings.secrets if not secrets(name)), None)
 
     async def do(
         self, what: str, call: Call, given: Mapping[str, Any], sandbox: SharedSandbox | None
@@ -146,6 +161,10 @@ class Browser:
             await self._granted.addresses(about.hostname, port)
 
 
+def _unset(name: str) -> str:
+    return f"the secret {name} is not set: set the variable {name}"
+
+
 def _session(call: Call) -> str:
     """Nobody else's: not another caller's of the same session, nor of the same name."""
     who = call.caller
@@ -196,6 +215,7 @@ _FAILURES: Final[Mapping[str, Callable[[str], CallError]]] = {
     "busy": lambda said: Unavailable(f"{said} Try again later.", effects="none"),
     "crashed": lambda said: Unavailable(f"{said} Open it again, or use another tool."),
     "download": lambda said: ToolFailed(f"{said} Use another tool for it.", remedy="other_tool"),
+    "elsewhere": lambda said: Denied(f"{said} This page is another's.", effects="none"),
     "empty": _wrong,
     "ended": lambda said: Unavailable(f"{said} Its pages are gone: open them again."),
     "failed": ToolFailed,

@@ -17,9 +17,11 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from toolpost import Call, Health, Image, Injected, Limits, Output, Tool
 from toolpost.builtin.browser.browser import Browser
 from toolpost.builtin.browser.settings import Settings
-from toolpost.contracts import Registered
+from toolpost.contracts import Registered, Secrets
+from toolpost.errors import InvalidArguments
 from toolpost.plugins import SharedSandbox
 from toolpost.registry import Entry
+from toolpost.spec import ToolSpec
 
 _PICTURE: Final = Limits(output=16 * 1024 * 1024)
 _SHAPE: Final[dict[str, Any]] = {
@@ -93,6 +95,15 @@ async def _joining(self: Any) -> None:
 async def _well(self: Any, sandbox: Shared = None) -> Health:  # type: ignore[assignment]
     found: Health = await self.browser.health(sandbox)
     return found
+
+
+async def _well_supplied(
+    self: Any,
+    secrets: Injected[Secrets] = None,  # type: ignore[assignment]
+    sandbox: Shared = None,  # type: ignore[assignment]
+) -> Health:
+    missing = self.browser.missing(secrets)
+    return Health(False, missing) if missing else await _well(self, sandbox)
 
 
 async def _leaving(self: Any) -> None:
@@ -336,25 +347,32 @@ class BrowserFill(
 
     browser: Browser
     __init__ = _sharing
-    initialize, health, close = _joining, _well, _leaving
+    initialize, health, close = _joining, _well_supplied, _leaving
 
     async def run(
         self,
         target: Target,
-        value: Annotated[str, MaxLen(10_000)],
+        value: Annotated[str, MaxLen(10_000)] = "",
         *,
+        kept: Name | None = None,
         submit: bool = False,
         url: First = None,
         call: Call,
+        secrets: Injected[Secrets],
         sandbox: Shared = None,  # type: ignore[assignment]
     ) -> Page:
         """Fill it in.
 
         Args:
             value: The text; for a list, one of its choices.
+            kept: Instead of a value, the name of a password that is kept here. You do not see it.
             submit: Press Enter afterwards.
         """
-        given = {"url": url, "target": target, "value": value, "submit": submit}
+        given = {"url": url, "target": target, "value": value, "submit": submit, "only_at": None}
+        if kept is not None:
+            if value:
+                raise InvalidArguments("/kept: give it or a value, not both", effects="none")
+            given |= self.browser.secret(kept, secrets)
         done = await self.browser.do("fill", call, given, sandbox)
         return Page(url=done["url"], title=done["title"])
 
@@ -370,4 +388,20 @@ def tools(settings: Settings, base: Path) -> Iterable[Registered]:
         BrowserFill,
     )
     for kind in kinds:
-        yield Entry(msgspec.structs.replace(kind.spec, egress=settings.egress), kind(browser))
+        spec = msgspec.structs.replace(kind.spec, egress=settings.egress)
+        yield Entry(_keeping(spec, settings) if kind is BrowserFill else spec, kind(browser))
+
+
+def _keeping(spec: ToolSpec, settings: Settings) -> ToolSpec:
+    """What is kept here stands in the schema, by its names; without any, a value is needed."""
+    properties: dict[str, Any] = dict(spec.input_schema["properties"])
+    kept = properties.pop("kept")
+    required = spec.input_schema["required"]
+    if settings.secrets:
+        about = kept["description"]
+        properties["kept"] = {"enum": [*settings.secrets], "type": "string", "description": about}
+    else:
+        properties["value"] = {k: v for k, v in properties["value"].items() if k != "default"}
+        required = [*required, "value"]
+    schema = {**spec.input_schema, "properties": properties, "required": required}
+    return msgspec.structs.replace(spec, input_schema=schema)

@@ -8,10 +8,12 @@ refuses to know whose page it is.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from playwright.async_api import Error, FloatRect, Locator, Page, Response
 from playwright.async_api import TimeoutError as Late
@@ -33,6 +35,9 @@ _CHOOSY: Final = (*_EXACT, "date", "datetime-local", "month", "number", "time", 
 """The types of inputs that do not take every text."""
 _NO_PAGE: Final = (502, 503)
 """What the sandbox's proxy says where it has no connection, or has too many."""
+_DOTS: Final = "••••••••"
+_VALUE: Final = re.compile(r"(?m)^( *- [^\n]*?: )(.+)$")
+"""What an element holds, in a line of its own or behind its name."""
 _REF: Final = re.compile(r"(?:f\d+)?e\d+")
 
 _TITLE: Final = """() => {
@@ -155,6 +160,7 @@ async def snapshot(session: Session, given: Mapping[str, Any]) -> Done:
         raise Fault(
             "missing", "It takes too long to describe the page. Read a part: browser_extract."
         ) from None
+    text = _without(text, await _passwords(session.page))
     most = given["max_chars"]
     return {
         **await _about(session),
@@ -162,6 +168,32 @@ async def snapshot(session: Session, given: Mapping[str, Any]) -> Done:
         "length": len(text),
         "truncated": len(text) > most,
     }
+
+
+async def _passwords(page: Page) -> set[str]:
+    """What stands in inputs that show dots."""
+    found: set[str] = set()
+    for frame in page.frames:
+        with suppress(Error):  # it is gone
+            inputs = frame.locator("input[type=password]")
+            values = await inputs.evaluate_all("all => all.map((one) => String(one.value))")
+            found.update(map(_as_described, values))
+    return found - {""}
+
+
+def _as_described(value: str) -> str:
+    return " ".join(value.replace("\u200b", "").replace("\u00ad", "").split())
+
+
+def _without(text: str, passwords: set[str]) -> str:
+    def seen(line: re.Match[str]) -> str:
+        value = line[2]
+        if value.startswith('"'):
+            with suppress(ValueError):
+                value = json.loads(value)
+        return f"{line[1]}{_DOTS}" if _as_described(value) in passwords else line[0]
+
+    return _VALUE.sub(seen, text) if passwords else text
 
 
 async def click(session: Session, given: Mapping[str, Any]) -> Done:
@@ -181,6 +213,8 @@ async def click(session: Session, given: Mapping[str, Any]) -> Done:
 
 async def fill(session: Session, given: Mapping[str, Any]) -> Done:
     found, value = _located(session.page, given["target"]), given["value"]
+    if given["only_at"] is not None:
+        return await _fill_secret(session, found, given)
     sort = (await found.get_attribute("type") or "").lower()
     try:
         await found.fill(value)
@@ -195,6 +229,30 @@ async def fill(session: Session, given: Mapping[str, Any]) -> Done:
             await found.press("Enter")
             await _settled(session.page)
         return await _about(session)
+
+
+async def _fill_secret(session: Session, found: Locator, given: Mapping[str, Any]) -> Done:
+    """Into an input for passwords of the one site that it is for. It is that very input which is
+    filled in: what takes its place after the look at it has another handle.
+    """
+    element = await found.element_handle()
+    frame = await element.owner_frame()
+    if frame is None or _site(frame.url) != given["only_at"]:
+        raise Fault("elsewhere", f"That secret is for {given['only_at']} alone.")
+    if (await element.get_attribute("type") or "").lower() != "password":
+        raise Fault("selector", "That is no input for a password, and nothing else takes a secret.")
+    await element.fill(given["value"])
+    with _afterwards():
+        if given["submit"]:
+            await element.press("Enter")
+            await _settled(session.page)
+        return await _about(session)
+
+
+def _site(url: str) -> str:
+    """Scheme, host and port as Chromium writes them; of what is of no site, nothing."""
+    about = urlsplit(url)
+    return f"{about.scheme}://{about.netloc.rpartition('@')[2]}" if about.netloc else ""
 
 
 async def _verify_taken(found: Locator, value: str, *, exactly: bool) -> None:

@@ -13,8 +13,8 @@ from playwright.async_api import Error
 from playwright.async_api import TimeoutError as Late
 
 Kind = Literal[
-    "busy", "crashed", "download", "empty", "failed", "form", "large", "late", "missing",
-    "selector", "slow", "unloadable", "unreachable",
+    "busy", "crashed", "download", "elsewhere", "empty", "failed", "form", "large", "late",
+    "missing", "selector", "slow", "unloadable", "unreachable",
 ]  # fmt: skip
 
 ANOTHER_FORM: Final = "That input wants its value in another form: dates are 2026-11-30."
