@@ -274,7 +274,7 @@ async def test_a_password_is_filled_in_by_its_name_and_nobody_sees_it(
             sent = await runtime.execute("browser_fill", {**page, "submit": True}, session_id=who)
     assert done.raise_for_error().output["title"] == "Log in"
     assert sent.raise_for_error().output["title"] == "Found"
-    assert site.asked[-1].body == f"user=&password={PASSWORD}".encode()
+    assert f"user=&password={PASSWORD}".encode() in [asked.body for asked in site.asked]
     assert PASSWORD not in str(read.raise_for_error())
     assert PASSWORD not in caplog.text
     written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
@@ -303,9 +303,8 @@ async def test_attack_a_password_goes_to_its_own_site_into_a_password_and_nowher
         ):
             result = await web("fill", {"kept": "SHOP", **given}, who)
             assert result.error is not None, given
-            assert (said in message(result), result.error.effects) == (True, "none"), message(
-                result
-            )
+            assert said in message(result), message(result)
+            assert result.error.effects == "none"
     assert not any(PASSWORD.encode() in asked.body for asked in web.other.asked)
 
 

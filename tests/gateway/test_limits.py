@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -33,19 +34,28 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runn
 
 
 async def said(served: Running, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """Everything that comes back to these bytes until the server closes."""
+    """Everything that comes back to these bytes until the server closes, which may be in the middle
+    of them.
+    """
     reader, writer = await asyncio.open_connection(served.host, served.port)
+    heard = bytearray()
+
+    async def hear() -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                heard.extend(data)
+
     try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(pause)
-        async with asyncio.timeout(30):
-            return await reader.read()
-    except ConnectionError:
-        return b""
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            group.create_task(hear())
+            with suppress(ConnectionError):
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(pause)
     finally:
         writer.close()
+    return bytes(heard)
 
 
 async def fine(served: Running) -> None:
