@@ -12,7 +12,7 @@ run: .venv/.ready
 
 test: .venv/.ready .venv/servers/.ready
 	@.ci/system-packages
-	$(BIN)/python -m pytest -n 4 $(MEASURE) $(TESTS)
+	$(BIN)/python -m pytest -n 3 $(MEASURE) $(TESTS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

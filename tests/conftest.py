@@ -40,8 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 ELSEWHERE = (
-    *("backends/http/", "backends/mcp/", "builtin/", "bus/", "extensions/", "gateway/", "ledger/"),
-    *("sandbox/", "sources/openapi/test_real_descriptions.py"),
+    *("backends/http/", "backends/mcp/", "backends/shell/", "bridges/", "builtin/", "bus/"),
+    *("client/", "exporters/", "extensions/", "gateway/", "jobs/", "kit/", "ledger/", "sandbox/"),
+    "sources/openapi/test_real_descriptions.py",
     *("test_approvals.py", "test_attacks.py", "test_docs.py", "test_flood.py", "test_killed.py"),
     *("test_redact.py", "test_rules.py", "test_texts.py"),
 )
