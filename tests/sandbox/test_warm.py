@@ -7,8 +7,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import marshal
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -49,6 +51,26 @@ def needed() -> None:
 async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
     async with await Sandbox.open(state=str(tmp_path / "state")) as opened:
         yield opened
+
+
+def test_what_tells_of_an_end_does_not_end_before_that_is_heard() -> None:
+    """To end takes it a millisecond, and may be done on the processor of who waits for it."""
+    ours, theirs = socket.socketpair()
+    inner = Path(plan.__file__).with_name("_inner.py")
+    words = [sys.executable, "-I", "-S", str(inner), str(theirs.fileno()), "0", "", ""]
+    order = marshal.dumps((["/usr/bin/true"], {}, "/", []), 2)
+    with ours, subprocess.Popen(words, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        ours.settimeout(FENCE)
+        assert ours.recv(1) == b"+"
+        ours.sendall(len(order).to_bytes(4, "little") + order)
+        said = b""
+        while b"exit" not in said:
+            said += ours.recv(4096)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        ours.close()
+        assert process.wait(FENCE) == 0
 
 
 @pytest.fixture
