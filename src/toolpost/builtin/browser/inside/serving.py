@@ -97,6 +97,9 @@ class _Desk:
             answer = {"done": await self._done(order)}
         except Fault as fault:
             answer = {"fault": [fault.kind, fault.message]}
+        except Exception as error:  # noqa: BLE001 - ours, whatever a page has done for it
+            sys.stderr.write(f"{order['do']}: {type(error).__name__}\n")
+            answer = {"fault": ["failed", "The page would not have it."]}
         _say(self._writer, {"id": order["id"], **answer})
         await self._writer.drain()
 

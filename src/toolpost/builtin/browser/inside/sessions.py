@@ -50,6 +50,8 @@ class Session:
         self.users = 0
         self.patience = 0.0
         """Milliseconds that are left for what is asked of it."""
+        self.kept: set[str] = set()
+        """Passwords that were filled in without being shown."""
         self._clicking = False
         self._opened: list[Page] = []
         """The window that the click under way has opened, if any."""
