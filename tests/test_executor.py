@@ -578,6 +578,18 @@ async def test_arguments_that_cannot_be_read_are_refused(caplog: pytest.LogCaptu
     assert "ZeroDivisionError" in caplog.text
 
 
+FIRST = """
+import asyncio
+from toolpost import Executor, Registry
+print(asyncio.run(Executor(Registry()).execute("it", caller=None)).error.message)
+"""
+
+
+def test_nobody_is_no_caller_in_the_first_call_of_all() -> None:
+    said = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
+    assert "caller is a NoneType" in said.stdout
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [

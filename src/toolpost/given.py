@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from toolpost.call import Caller
+from toolpost.call import OWNER, Caller
 from toolpost.plain import is_text
 
 _log = logging.getLogger("toolpost")
@@ -48,7 +48,7 @@ class Misgiven(Caller, frozen=True):
     fault: str = ""
 
 
-_good: object = None
+_good: object = OWNER
 """The last caller that was as it has to be: mostly the next one is the same."""
 Asked = tuple[Caller, str | None, str | None]
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working
 from tests.stores.server import running_server
-from toolpost import Caller, Progress, Runtime, tool
+from toolpost import Call, Caller, Progress, Runtime, tool
 from toolpost.approvals import Decision
 from toolpost.errors import (
     CallError,
@@ -85,6 +85,32 @@ async def test_what_is_acknowledged_is_there_for_whoever_comes_next(
         async with Jobs(runtime) as other:
             assert (await ended(other, job)).state == "succeeded"
     assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_what_a_job_reports_while_it_is_looked_for_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, reported = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60)
+    async def tell(call: Call) -> None:
+        """Say how far it is, once somebody looks for it."""
+        await begin.wait()
+        call.progress(1, 2, "half way")
+        reported.set()
+
+    async with working(tmp_path, tell) as (_, jobs), asyncio.timeout(WAIT):
+        find = jobs.board.find
+
+        async def slowly(*given: Any, **more: Any) -> Any:
+            begin.set()
+            await reported.wait()
+            return await find(*given, **more)
+
+        job = await jobs.submit("tell", {}, caller=ANN)
+        monkeypatch.setattr(jobs.board, "find", slowly)
+        told = [one async for one in jobs.follow(job.id, caller=ANN)]
+    assert Progress(1, 2, "half way") in told
 
 
 async def test_who_follows_hears_what_a_job_reports_and_how_it_ends(

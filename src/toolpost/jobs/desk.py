@@ -218,12 +218,12 @@ class Jobs:
         """The job; what it reports, as it comes if it runs here; and the job again whenever its
         state is another. The last is the job with its result.
         """
-        await self.board.find(job_id, caller=caller)
         heard: asyncio.Queue[Progress | None] | None = None
         if (held := self._held.get(job_id)) is not None:
             heard = asyncio.Queue(_MOST_HEARD)
-            held.listeners.add(heard)
+            held.listeners.add(heard)  # at once: it may report while it is looked for
         try:
+            await self.board.find(job_id, caller=caller)
             async for one in self.board.follow(job_id, caller=caller, heard=heard):
                 yield one
         finally:
