@@ -160,6 +160,8 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
         ({"tags": "x"}, "tags: expected `array`, got `str`", ("tags",)),
         ({"egress": ["*", "a:1", "[::1]:80", "b.example"]}, "'b.example' is not", ("egress", 3)),
         ({"egress": ["a b:1"]}, "egress 'a b:1' is not a host:port, nor * for", ("egress", 0)),
+        ({"egress": ["a:080"]}, "egress 'a:080' is not a host:port", ("egress", 0)),
+        ({"egress": ["\xfc.example:1"]}, "is not a host:port", ("egress", 0)),
         ({"egress": ["a:0"]}, "egress 'a:0' is not a host:port", ("egress", 0)),
         ({"egress": ["a:65536"]}, "egress 'a:65536' is not a host:port", ("egress", 0)),
         ({"labels": {"x": 1}}, "labels: expected `str`, got `int`", ("labels",)),

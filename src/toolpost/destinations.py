@@ -11,12 +11,12 @@ from typing import Final
 
 from toolpost.wording import short
 
-_DESTINATION: Final = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})|\*")
+_DESTINATION: Final = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([1-9]\d{0,4})|\*", re.ASCII)
 
 
 def is_destination(text: str) -> bool:
     found = _DESTINATION.fullmatch(text)
-    return found is not None and (found[1] is None or 0 < int(found[1]) < 65536)
+    return found is not None and int(found[1] or 1) < 65536
 
 
 def not_a_destination(text: str) -> str:

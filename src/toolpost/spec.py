@@ -179,8 +179,8 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
         for field in ("tags", "examples", "egress"):
             self._make_tuple(field)
         for number, one in enumerate(self.egress):
-            if not is_destination(one):
-                _refuse(not_a_destination(one), "egress", number)
+            if type(self.egress) is not tuple or type(one) is not str or not is_destination(one):
+                _refuse(not_a_destination(str(one)), "egress", number)
         if self.cache is not None and self.effects != "read":
             _refuse(
                 f"{self.name!r} may be cached only if it has effects: read (it has "

@@ -53,7 +53,8 @@ def main(arguments: list[str]) -> None:
         start_relay(arguments[3], int(arguments[4]), talk)
     talk.send(b"+")
     status = serve(talk, alone=alone)
-    rest(talk)
+    if alone:  # else it is by its end that the keeper sees what is left
+        rest(talk)
     os._exit(status)
 
 

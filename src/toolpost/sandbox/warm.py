@@ -7,6 +7,7 @@ in which ``_inner.py`` waits. It refuses to know which layers there are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import socket
@@ -157,6 +158,8 @@ class Warm:
     def _hang_up(self) -> None:
         if self._talk.fileno() >= 0:
             self._loop.remove_reader(self._talk.fileno())
+            with contextlib.suppress(OSError):
+                self._talk.shutdown(socket.SHUT_RDWR)  # somebody may have forked us
             self._talk.close()
 
     async def discard(self) -> None:
