@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 ELSEWHERE = (
-    *("backends/http/", "backends/mcp/", "backends/shell/", "builtin/", "bus/"),
+    *("backends/http/", "backends/mcp/", "builtin/", "bus/"),
     *("client/", "exporters/", "extensions/", "gateway/", "jobs/", "kit/", "ledger/", "sandbox/"),
     "sources/openapi/test_real_descriptions.py",
     *("test_approvals.py", "test_attacks.py", "test_docs.py", "test_flood.py", "test_killed.py"),

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.processes import Watch, halt, innermost, running
+from tests.processes import Watch, descendants, halt, innermost, running
 from tests.sandbox.elsewhere import IS_ROOT, SOURCE, need_a_sandbox
 from toolpost.builtin.commands.running import ran
 from toolpost.errors import MissingPart
@@ -94,13 +94,12 @@ def waiting() -> set[int]:
 async def test_what_tells_of_an_end_does_not_end_before_that_is_heard(sandbox: Sandbox) -> None:
     """To end takes it a millisecond, and may be done on the processor of who waits for it."""
     await sandbox.warm_up(Confinement())
+    there = waiting()
     child = await sandbox.spawn(["/usr/bin/true"], Confinement())
-    below = psutil.Process(child.pid).children(recursive=True)
-    inner = [one for one in below if INNER in one.cmdline()][-1]  # above it is bubblewrap
-    while any(one.status() != psutil.STATUS_ZOMBIE for one in inner.children()):
-        pass  # nothing is heard meanwhile
+    (pid,) = there & descendants(child.pid)
+    inner = psutil.Process(pid)
     with pytest.raises(psutil.TimeoutExpired):
-        inner.wait(0.3)
+        inner.wait(0.3)  # nothing is heard meanwhile
     async with asyncio.timeout(FENCE):
         assert (await child.ended()).code == 0
         await child.wait()
