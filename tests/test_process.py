@@ -370,6 +370,20 @@ async def test_a_signal_is_passed_on_to_the_child(namespace: bool) -> None:
         child.signal(signal.SIGKILL)
 
 
+async def test_no_handler_stands_between_a_signal_and_the_child(namespace: bool) -> None:
+    """What came just before ``init`` waits would not run one until the child's end."""
+    child = await spawn(["sleep", "1000"], env=PATH, namespace=namespace)
+    assert not [pid for pid in descendants(os.getpid()) if signal.SIGUSR1 in caught(pid)]
+    await child.kill()
+
+
+def caught(pid: int) -> set[int]:
+    """The signals that a process has handlers for."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = int(next(line for line in lines if line.startswith("SigCgt:")).split()[1], 16)
+    return {number for number in range(1, 65) if mask & 1 << (number - 1)}
+
+
 async def test_a_program_that_cannot_be_started_is_an_os_error(
     namespace: bool, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+HEARD = (signal.SIGCHLD, *FORWARDED)
 
 # PyDLL keeps the interpreter lock during a call: after a raw clone() no other thread exists
 # that could have held it.
@@ -165,28 +166,31 @@ def drop_capabilities() -> None:
 def run_init(order: Order, fault: int) -> int:
     """Be pid 1: fork the child, reap everybody, report the child's end. Returns 0 in the child."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # Blocked before the fork and fetched one by one: a handler would sleep through a signal that
+    # comes just before the wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     child = os.fork()
     if child == 0:
         return 0
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number in FORWARDED:
-        signal.signal(number, lambda number, _frame: os.kill(child, number))
     os.close(fault)
     let_go(order.inherited)
     while True:
-        pid, status, usage = os.wait4(-1, 0)
-        if pid == child:
-            tell(order.control, f"exit {status} {usage.ru_maxrss}".encode())
-            os._exit(0)
+        number = signal.sigwait(HEARD)
+        if number != signal.SIGCHLD:
+            os.kill(child, number)
+            continue
+        while (found := reap(order.control, child, os.WNOHANG)) is not None:
+            if found:
+                os._exit(0)
 
 
 def become(order: Order, fault: int) -> None:
     """In the child: take on the limits, then the program."""
     signal.set_wakeup_fd(-1)
     close_all_but({0, 1, 2, fault, *order.inherited})
-    for number in (signal.SIGCHLD, *FORWARDED, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (*HEARD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
     os.setsid()
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
