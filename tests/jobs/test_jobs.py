@@ -87,10 +87,11 @@ async def test_what_is_acknowledged_is_there_for_whoever_comes_next(
     assert lines(tmp_path / "done") == ["bob"]
 
 
+@pytest.mark.parametrize("over", [False, True])
 async def test_what_a_job_reports_while_it_is_looked_for_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, reported = asyncio.Event(), asyncio.Event()
+    begin, reported, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @tool(tier=0, effects="read", timeout=60)
     async def tell(call: Call) -> None:
@@ -98,6 +99,7 @@ async def test_what_a_job_reports_while_it_is_looked_for_is_heard(
         await begin.wait()
         call.progress(1, 2, "half way")
         reported.set()
+        await end.wait()
 
     async with working(tmp_path, tell) as (_, jobs), asyncio.timeout(WAIT):
         find = jobs.board.find
@@ -105,12 +107,20 @@ async def test_what_a_job_reports_while_it_is_looked_for_is_heard(
         async def slowly(*given: Any, **more: Any) -> Any:
             begin.set()
             await reported.wait()
+            if over:
+                end.set()
+                await jobs.until_idle()
             return await find(*given, **more)
 
         job = await jobs.submit("tell", {}, caller=ANN)
         monkeypatch.setattr(jobs.board, "find", slowly)
-        told = [one async for one in jobs.follow(job.id, caller=ANN)]
+        told: list[Job | Progress] = []
+        async for one in jobs.follow(job.id, caller=ANN):
+            told.append(one)
+            if one == Progress(1, 2, "half way"):
+                end.set()
     assert Progress(1, 2, "half way") in told
+    assert isinstance(told[-1], Job) and told[-1].over
 
 
 async def test_who_follows_hears_what_a_job_reports_and_how_it_ends(

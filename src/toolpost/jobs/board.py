@@ -23,7 +23,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -178,19 +178,20 @@ class Board:
         """The job, what it reports, and the job again whenever its state is another; the last is
         the job with its result. ``heard`` brings what is reported here, as it is.
         """
-        job = await self.get(job_id, caller=caller)
-        yield job
+        before: Job | None = None
         pause = _SOONEST
-        while not job.over:
-            if report := await _next(heard, pause):
-                yield report
-                continue
-            before, job = job, await self.get(job_id, caller=caller)
-            pause = _SOONEST if job != before else min(pause * 1.5, _LATEST)
-            if job.state != before.state:
+        while not (job := await self.get(job_id, caller=caller)).over:
+            if before is None or job.state != before.state:
                 yield job
             elif heard is None and job.progress not in (None, before.progress):
                 yield job.progress
+            pause = _SOONEST if job != before else min(pause * 1.5, _LATEST)
+            before = job
+            while report := await _next(heard, pause):
+                yield report
+        for report in _rest(heard):
+            yield report
+        yield job
 
     # For those who run jobs.
 
@@ -377,3 +378,10 @@ async def _next(heard: asyncio.Queue[Progress | None] | None, pause: float) -> P
         return await asyncio.wait_for(heard.get(), pause)
     except TimeoutError:
         return None
+
+
+def _rest(heard: asyncio.Queue[Progress | None] | None) -> Iterator[Progress]:
+    """What was reported while somebody looked, and the job has ended."""
+    while heard is not None and not heard.empty():
+        if report := heard.get_nowait():
+            yield report
