@@ -192,9 +192,14 @@ async def test_a_tool_that_takes_too_long_is_stopped_at_the_limit_of_its_context
             stopped.append("stopped")
             raise
 
-    result = await both(Forged(work), ExecutionContext(working_dir=".", timeout=0.05))
-    assert result.error == "Tool timed out after 0.05s"
+    result = await both(Forged(work), ExecutionContext(working_dir=".", timeout=0.3))
+    assert result.error == "Tool timed out after 0.3s"
     assert stopped == ["stopped", "stopped"]
+    quick = type("Quick", (Forged,), {"TOOLPOST": ToolOptions(timeout=0.2)})(work)
+    ToolRegistry().clear()
+    ToolRegistry().register(quick)
+    async with ToolExecutor(ToolRegistry()) as executor:
+        assert (await executor.execute("forged", HERE)).error == "Tool timed out after 0.2s"
     assert tools(Forged(work))[0].spec.timeout == 120 == HERE.timeout  # type: ignore[union-attr]
 
 

@@ -87,6 +87,7 @@ class ToolExecutor:
         if tool is not None and not self._road.has(name):
             return ToolResult.fail(f"Another tool has the name {name}", code="CONFLICT")
         road, started = await self._road.here(), datetime.now(UTC)
+        spec = road.registry.get(name)
         result = await road.execute(name, kwargs, caller=self._who(context), **asked(tool, context))
         error, about = result.error, result.metadata
         self._history.append(
@@ -102,7 +103,8 @@ class ToolExecutor:
             )
         )
         _log.info("%s %s", name, "succeeded" if error is None else f"failed: {error.code}")
-        return as_forged(result, tool, kwargs, context.timeout)
+        own = None if spec is None else spec.timeout
+        return as_forged(result, tool, kwargs, min(context.timeout, own or context.timeout))
 
     def get_all_schemas(self, format: str = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the document's name
         """The tools in a vendor's form; what cannot be said there is left out, with a warning."""

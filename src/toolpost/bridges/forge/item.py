@@ -141,9 +141,11 @@ def asked(tool: Forged | None, context: ExecutionContext) -> dict[str, Any]:
 
 
 def as_forged(
-    result: Result, tool: Forged | None, arguments: dict[str, Any], timeout: float
+    result: Result, tool: Forged | None, arguments: dict[str, Any], limit: float
 ) -> ToolResult:
-    """The result as the contract has it; ``tool`` puts faults of the arguments into its words."""
+    """The result as the contract has it; ``tool`` puts faults of the arguments into its words, and
+    ``limit`` is what the call was given, of which a little is used up on the way.
+    """
     error = result.error
     if error is None:
         return _succeeded(result)
@@ -151,7 +153,7 @@ def as_forged(
     if error.code == "VALIDATION_ERROR" and tool is not None:
         message = _in_its_words(tool, arguments) or message
     elif error.code == "TIMEOUT":
-        message = f"Tool timed out after {_limit(error.details or {}, timeout):g}s"
+        message = f"Tool timed out after {limit:g}s"
     elif error.code == "INTERNAL_ERROR":
         message = f"Execution error: {message}"
     said = {"code": error.code, "retryable": error.retryable, "remedy": error.remedy}
@@ -173,12 +175,6 @@ def _succeeded(result: Result) -> ToolResult:
     if parts and result.output is not None:
         metadata["parts"] = parts
     return ToolResult(success=True, output=output, metadata=metadata)
-
-
-def _limit(details: Mapping[str, Any], timeout: float) -> float:
-    """What a context gave, unless the tool had less; on the way to it a little is used up."""
-    seconds: float = details.get("seconds", timeout)
-    return seconds if seconds < timeout * 0.99 - 0.01 else timeout
 
 
 def _in_its_words(tool: Forged, arguments: dict[str, Any]) -> str | None:
