@@ -10,9 +10,10 @@ MEASURE := $(if $(filter-out --no-skips,$(TESTS)),,--cov --cov-report= --covered
 run: .venv/.ready
 	@$(BIN)/toolpost --config examples/gateway/toolpost.toml serve
 
+# Thousands of processes are started: what each would compile again is kept, whatever is set here.
 test: .venv/.ready .venv/servers/.ready
 	@.ci/system-packages
-	$(BIN)/python -m pytest -n 3 $(MEASURE) $(TESTS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 $(MEASURE) $(TESTS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@ how much of the core has been run, in this process and in its children."""
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.path.relative_to(here).as_posix()
         if place.startswith(ELSEWHERE) and not place.startswith(CORE):
             item.add_marker("no_cover")
+
+
+def pytest_collection_finish() -> None:
+    """A million things, for the whole run: no test that collects garbage has to look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -66,7 +66,7 @@ def test_no_long_text_takes_long_whatever_it_repeats(rules: Rules) -> None:
     ]  # fmt: skip
     began = time.monotonic()
     for piece in pieces:
-        rules.find(piece * (250_000 // len(piece)))
+        rules.find(piece * (100_000 // len(piece)))
     assert time.monotonic() - began < 60  # together; quadratic would be many minutes
 
 

@@ -825,6 +825,19 @@ async def test_a_browser_that_is_of_no_use_any_more_is_ended(
         assert web.browser.pid != pid
 
 
+async def test_a_session_has_no_parts_of_a_window_that_nobody_sees(small: Web, who: str) -> None:
+    await small.done("navigate", {"url": "/"}, who)
+    pid = small.browser.pid
+    assert pid is not None
+    assert part(pid, "--top-chrome-webui") is None
+    chromium_itself = part(pid, "--remote-debugging-pipe")
+    assert chromium_itself is not None
+    said = [word for word in chromium_itself.cmdline() if word.startswith("--disable-features=")]
+    theirs, ours = (set(word.partition("=")[2].split(",")) for word in said)
+    elsewhere = {name for name in theirs if name.endswith("Win") or name.startswith("ms")}
+    assert theirs - elsewhere < ours, "Chromium hears the last alone: say what Playwright says"
+
+
 async def test_how_a_browser_ended_is_logged(
     small: Web, who: str, caplog: pytest.LogCaptureFixture
 ) -> None:

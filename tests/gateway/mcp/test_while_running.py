@@ -284,13 +284,10 @@ def held() -> Iterator[Callable[[], int]]:
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
-    gc.collect()
-    gc.freeze()  # what others have left is much, and is not looked at again and again
     tracemalloc.start()
     before = count()
     yield lambda: count() - before
     tracemalloc.stop()
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("what", LARGE)

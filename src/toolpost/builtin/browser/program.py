@@ -21,7 +21,17 @@ _BEHIND: Final = (
     "/usr/lib/chromium-browser/chromium-browser",
     "/opt/google/chrome/chrome",
 )
+_WITHOUT: Final = (
+    # a window's own parts, which nobody sees here: of each session more than half of its start
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
+    # Playwright's, which are not heard where somebody else says this, too
+    *("AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades"),
+    *("HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding"),
+    *("ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints"),
+    *("NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch"),
+)
 SWITCHES: Final = (
+    f"--disable-features={','.join(_WITHOUT)}",
     "--disable-gpu",
     "--disable-gpu-process-crash-limit",  # else the sixth time that one ends is the end of all
     "--disable-quic",
