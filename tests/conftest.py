@@ -40,6 +40,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """In a worker, pytest-cov begins to measure twice. The first would go on where the second
+    pauses: what is not to be measured would be, all the same.
+    """
+    if hasattr(session.config, "workerinput") and (second := coverage.Coverage.current()):
+        second.stop()
+        while (first := coverage.Coverage.current()) is not None:
+            first.stop()
+        second.start()
+
+
 ELSEWHERE = (
     *("backends/http/", "backends/mcp/", "builtin/", "bus/"),
     *("client/", "exporters/", "extensions/", "gateway/", "jobs/", "kit/", "ledger/", "sandbox/"),

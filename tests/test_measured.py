@@ -1,10 +1,13 @@
-"""What runs in child processes is measured, however they end."""
+"""What runs in child processes is measured, however they end; what is not to be measured is not."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import coverage
+import pytest
 
 from tests import measured
 
@@ -52,3 +55,8 @@ def test_only_the_files_of_the_package_and_of_its_rooms_are_measured() -> None:
     files = ("/a/package/one.py", "/a/package/schema/check.py", "/a/package/backends/python/x/y.py")
     others = ("/a/package/backends/http/x.py", "/a/package/cli/list.py", "/a/other.py", "<string>")
     assert [files_measured[file] for file in (*files, *others)] == [True] * 3 + [False] * 4
+
+
+@pytest.mark.no_cover
+def test_what_is_not_to_be_measured_is_not() -> None:
+    assert coverage.Coverage.current() is None
