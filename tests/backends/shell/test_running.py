@@ -334,6 +334,26 @@ async def test_a_program_that_is_not_there_is_refused_with_where_it_was_looked_f
     )
 
 
+async def test_a_script_that_may_not_be_executed_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    error = (await call(shell([str(script)]), programs=[str(script)])).error
+    assert error is not None
+    assert error.message == f"'it': {script} may not be executed: chmod +x {script}"
+
+
+async def test_a_script_whose_interpreter_is_not_there_is_not_healthy(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/shell -e\necho x\n")
+    script.chmod(0o755)
+    async with executor(shell([str(script)]), programs=[str(script)]) as tools:
+        assert (await tools.health("it")).error == (
+            f"{script} is to be run by /no/such/shell, which does not exist"
+        )
+        script.write_bytes(b"#!")
+        assert (await tools.health("it")).healthy
+
+
 @pytest.mark.req("NA-10")
 async def test_the_callers_path_does_not_choose_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

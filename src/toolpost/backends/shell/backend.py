@@ -106,6 +106,8 @@ class ShellBackend:
                 f'settings={{"shell": {{"programs": ["{name}"]}}}}'
             )
         found = shutil.which(name, path=os.pathsep.join(self._options.path))
+        if found is None and Path(name).is_file():
+            raise MissingPart(f"{spec.name!r}: {name} may not be executed: chmod +x {name}")
         if found is None:
             looked = "" if "/" in name else f" (looked in {', '.join(self._options.path)})"
             raise MissingPart(f"{spec.name!r}: there is no program {name!r}{looked}")
@@ -171,6 +173,8 @@ class ShellHandle:
     async def health(self) -> Health:
         if not os.access(self._program, os.X_OK):
             return Health(False, f"{self._program} cannot be run any more")
+        if (named := _missing_interpreter(Path(self._program))) is not None:
+            return Health(False, f"{self._program} is to be run by {named}, which does not exist")
         if (path := self._folders.missing()) is not None:
             return Health(False, f"{path}, which the tool may use, does not exist")
         problem = self._variables.problem() or await self._starter.problem()
@@ -184,6 +188,16 @@ class ShellHandle:
     def _stdin(self, call: Call) -> str | None:
         word = self._command.stdin
         return None if word is None else text_from(word, call.arguments)
+
+
+def _missing_interpreter(program: Path) -> str | None:
+    """What the first line of a script names, if it is not there."""
+    with contextlib.suppress(OSError), program.open("rb") as file:  # not everybody may read it
+        first, _, _ = file.read(256).partition(b"\n")
+        words = first.removeprefix(b"#!").split()
+        if first.startswith(b"#!") and words and not Path(os.fsdecode(words[0])).exists():
+            return os.fsdecode(words[0])
+    return None
 
 
 @contextlib.contextmanager
