@@ -326,7 +326,11 @@ async def test_without_a_list_nothing_runs() -> None:
     assert "not allowed here" in error.message
 
 
-async def test_a_program_that_is_not_there_is_refused_with_where_it_was_looked_for() -> None:
+async def test_a_program_that_is_not_there_is_refused_with_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("no-such-program").touch()  # where one stands is not looked at
     error = (await call(shell("no-such-program"), programs=["no-such-program"])).error
     assert error is not None
     assert error.message == (

@@ -106,7 +106,7 @@ class ShellBackend:
                 f'settings={{"shell": {{"programs": ["{name}"]}}}}'
             )
         found = shutil.which(name, path=os.pathsep.join(self._options.path))
-        if found is None and Path(name).is_file():
+        if found is None and "/" in name and Path(name).is_file():
             raise MissingPart(f"{spec.name!r}: {name} may not be executed: chmod +x {name}")
         if found is None:
             looked = "" if "/" in name else f" (looked in {', '.join(self._options.path)})"
