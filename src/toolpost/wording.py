@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 
 _MOST_COMPARED: Final = 300
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)\s+|\n\s*\n")
 
 
 def explained(fault: msgspec.ValidationError, kind: Any) -> tuple[str, tuple[str | int, ...]]:
@@ -70,6 +71,11 @@ def nearest(word: object, allowed: Iterable[str]) -> str:
         )
     close = get_close_matches(text, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a description, on one line."""
+    return " ".join(_SENTENCE_END.split(text.strip(), maxsplit=1)[0].split())
 
 
 def short(value: object, most: int = 60) -> str:

@@ -156,7 +156,7 @@ def test_a_yes_that_is_not_used_yet_is_taken_back(bank: Path, word: str) -> None
         (("--where", "amout=5"), "did you mean 'amount'?"),
         (("--where", "amount:=80"), 'such as amount:={"maximum": 50}'),
         (("--uses", "3"), "go with --session or --where"),
-        (("--minutes", "3"), "go with --session or --where"),
+        (("--for", "3m"), "go with --session or --where"),
     ],
 )
 def test_a_lasting_yes_that_is_misspelt_is_refused_before_it_is_asked_about(
@@ -173,7 +173,7 @@ def test_a_person_sees_how_far_a_yes_goes_before_they_give_it(bank: Path) -> Non
     handle = asked(bank, "to=7")
     words = ("--where", "to=7", "--where", 'amount:={"maximum": 50}', "--uses", "2")
     at = (("[y/N]", "y\n"),)
-    status, written = at_terminal(bank, "approve", handle, *words, "--minutes", "5", typed=at)
+    status, written = at_terminal(bank, "approve", handle, *words, "--for", "5min", typed=at)
     told = " ".join(written.split())
     assert status == 0
     assert "at most 2 calls of pay by the same caller, unasked, for 5 minutes" in told
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_listed(bank: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("expires", "left"), [(90, "89 s"), (3600, "59 min"), (7200, "119 min"), (30 * 86400, "29 d")]
+    ("expires", "left"), [(90, "89s"), (3600, "59m"), (7200, "119m"), (30 * 86400, "29d")]
 )
 def test_a_list_fits_a_terminal_and_tells_how_long_there_is(
     bank: Path, expires: int, left: str
@@ -209,8 +209,8 @@ def test_a_list_fits_a_terminal_and_tells_how_long_there_is(
     (line,) = [one for one in shown if handle in one]
     words = line.split()
     assert words[:3] == [handle, "pay", "owner"]
-    least, unit = left.split()
-    assert (int(least) - 30 <= int(words[3]) <= int(least) + 1, words[4]) == (True, unit)
+    least, unit, shown = int(left[:-1]), left[-1], words[3]
+    assert (least - 30 <= int(shown[:-1]) <= least + 1, shown[-1]) == (True, unit)
     assert line.rstrip().endswith("A person has to confirm pay")
     every = toolpost("approvals", "list", "--all", cwd=bank, COLUMNS="80").stdout
     assert f"{handle}   pay    owner    waiting   A person has to confirm pay" in every

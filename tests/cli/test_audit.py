@@ -91,6 +91,13 @@ def test_a_call_is_one_line_and_its_id_can_be_copied(project: Path, width: int) 
     assert ("ms" in header, "time" in header) == (width >= 70, width >= 50)
 
 
+def test_a_long_name_is_shown_with_its_end(project: Path) -> None:
+    name = "warehouse.inventory.adjust_quantity_of_many_items_at_once_now"
+    toolpost("call", name, cwd=project)
+    last = toolpost("audit", "tail", "-n", "1", cwd=project).stdout.splitlines()[1]
+    assert "ware" in last and "…" in last and "_now" in last and "owner" in last
+
+
 def test_wide_lines_have_everything_whole(project: Path) -> None:
     found = json_of("audit", "tail", cwd=project)
     for words in (["tail", "--wide"], ["search", "--wide"], ["tail", "--wide", "-n", "3"]):
@@ -129,8 +136,11 @@ def test_calls_are_searched(project: Path) -> None:
     assert found["arguments"] == {"to": "ann"}
     assert json_of("audit", "search", "--until", "2020-01-01", cwd=project) == []
     assert "No calls" in toolpost("audit", "search", "--tool", "x", cwd=project).stderr
-    wrong = toolpost("audit", "search", "--since", "yesterday", cwd=project)
-    assert (wrong.returncode, "say 30m, 2h" in wrong.stderr) == (2, True)
+    assert (
+        len(json_of("audit", "search", "--since", "yesterday", "--session", "s1", cwd=project)) == 1
+    )
+    wrong = toolpost("audit", "search", "--since", "tomorrow", cwd=project)
+    assert (wrong.returncode, "today, yesterday" in wrong.stderr) == (2, True)
 
 
 def test_one_call_is_shown_whole(project: Path) -> None:

@@ -182,7 +182,29 @@ def test_on_a_terminal_an_output_that_was_seen_as_it_came_is_shown_once(tmp_path
             assert terminal.ended() == 0
         assert terminal.written.count("all of it") == times
     done = toolpost("call", "echo", "whole=true", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("all of it\n", "all of it\n")
+    assert (done.stdout, done.stderr) == ("all of it\n", "")
+
+
+def test_a_failing_call_names_the_environment_variables_that_are_not_set(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text(
+        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n', encoding="utf-8"
+    )
+    (tmp_path / "tools.yaml").write_text(
+        "- name: fetch\n"
+        "  description: Fetch what the key opens.\n"
+        "  binding: {module: keyed, function: fetch, env: [CITY_KEY]}\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "keyed.py").write_text(
+        "import os\n\n\ndef fetch() -> str:\n    return os.environ['CITY_KEY']\n",
+        encoding="utf-8",
+    )
+    failed = toolpost("call", "fetch", cwd=tmp_path)
+    assert failed.returncode != 0
+    assert "The environment variable CITY_KEY is not set" in failed.stderr
+    assert "CITY_KEY is not set" in toolpost("doctor", "--probe", "none", cwd=tmp_path).stdout
+    done = toolpost("call", "fetch", cwd=tmp_path, CITY_KEY="Oslo")
+    assert (done.stdout, done.stderr) == ("Oslo\n", "")
 
 
 def test_what_a_tool_prints_does_not_spoil_the_output(project: Path) -> None:

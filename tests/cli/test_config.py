@@ -113,3 +113,19 @@ def test_a_part_of_another_package_is_listed_with_its_version(tmp_path: Path) ->
         ("extensions", "quiet", "1.2"),
         ("tools", "acme", "1.2"),
     ]
+
+
+@pytest.mark.req("NA-3")
+def test_every_setting_of_every_part_is_shown_with_its_default(project: Path) -> None:
+    with (project / "toolpost.toml").open("a", encoding="utf-8") as file:
+        file.write("[extensions.retry]\nattempts = 2\n[gateway]\nport = 9000\n")
+    settings = {one["name"]: one for one in json_of("config", cwd=project)["settings"]}
+    assert settings["extensions.retry.attempts"]["value"] == 2
+    assert settings["extensions.retry.attempts"]["default"] == 3
+    assert settings["extensions.approval.expires"]["value"] == 3600.0
+    assert settings["extensions.sanitize.secrets"]["value"] != "(hidden)"
+    assert settings["gateway.port"]["value"] == 9000
+    assert settings["gateway.auth.keys"]["origin"] == "default"
+    assert {"store.patience", "worker.group", "jobs.ttl"} <= set(settings)
+    lines = toolpost("config", "--changed", cwd=project).stdout
+    assert "(default: 3)" in lines and "gateway.auth.keys" not in lines

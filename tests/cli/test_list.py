@@ -85,12 +85,14 @@ def test_text_of_a_spec_is_neither_obeyed_nor_markup(project: Path) -> None:
     ],
 )
 def test_tables_fit_into_eighty_columns(project: Path, words: tuple[str, ...]) -> None:
-    more = f"- {{name: {'x' * 100}, description: {'y' * 200}, category: {'z' * 100}}}\n"
+    long = "x" * 100  # a name is never broken
+    more = f"- {{name: {long}, description: {'y' * 200}, category: {'z' * 100}}}\n"
     with (project / "tools.yaml").open("a", encoding="utf-8") as file:
         file.write(more)
     done = toolpost(*words, cwd=project)
     assert done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    shown = (line for line in done.stdout.splitlines() if line.strip() != long)
+    assert max(map(len, shown)) <= 80
 
 
 def test_a_long_name_leaves_room_for_what_a_tool_does(tmp_path: Path) -> None:
@@ -105,3 +107,19 @@ def test_a_long_name_leaves_room_for_what_a_tool_does(tmp_path: Path) -> None:
     shown = toolpost("list", cwd=tmp_path, COLUMNS="80").stdout
     assert "Say four short" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_listing_has_the_first_sentence_and_whole_names(project: Path) -> None:
+    long = "a_name_that_says_much_of_what_it_does_and_more"
+    tools = [
+        {"name": "brief", "description": "Fetch e.g. a page. Then a lot more is said."},
+        {"name": "folded", "description": "Fetch the\n    page. More."},
+    ]
+    (project / "tools.yaml").write_text(json.dumps(tools), encoding="utf-8")
+    shown = toolpost("list", cwd=project).stdout
+    assert "Fetch e.g. a page." in shown and "Fetch the page." in shown
+    assert "lot more" not in shown and "More." not in shown
+    tools.append({"name": long, "description": "Do it."})
+    (project / "tools.yaml").write_text(json.dumps(tools), encoding="utf-8")
+    shown = toolpost("list", cwd=project).stdout
+    assert f"  {long}\n    python  1 standard  once  Do it.\n" in shown

@@ -263,7 +263,7 @@ def test_a_stream_that_is_closed_leads_nowhere(project: Path, closed: str) -> No
     assert done.stdout == ("" if ">&- " in f"{closed} ".replace("2>&-", "") else "3\n")
 
 
-@pytest.mark.parametrize("command", ["list", "doctor --probe none", "init", "new tool x"])
+@pytest.mark.parametrize("command", ["list", "doctor --probe none", "init", "new x"])
 def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path: Path, command: str) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -46,7 +46,7 @@ from toolpost.cli.terminal import (
     safe,
     table,
 )
-from toolpost.cli.times import moment, span
+from toolpost.cli.times import Duration, moment, span
 from toolpost.cli.typed import chosen, confirmed
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
@@ -117,9 +117,10 @@ def show(asked: Asked, *, handle: str, as_json: bool) -> None:
     "'amount:={\"maximum\": 50}'.",
 )
 @click.option(
-    "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    help="How long --session and --where hold.  [default: 60]",
+    "--for",
+    "duration",
+    type=Duration(),
+    help="How long --session and --where hold: 30m, 2h.  [default: 1h]",
 )
 @click.option("--uses", type=click.IntRange(min=1), help="For how many calls they hold.")
 @click.option("--reason", default="", help="A word to go with it.")
@@ -133,7 +134,7 @@ def approve(
     edit: str | None,
     session: bool,
     where: tuple[str, ...],
-    minutes: float | None,
+    duration: float | None,
     uses: int | None,
     reason: str,
     yes: bool,
@@ -144,8 +145,8 @@ def approve(
     At a terminal you are shown what it is and asked whether you mean it. In a pipe you can approve
     the calls of others, not your own.
     """
-    if not session and not where and (minutes or uses):
-        raise click.UsageError("--minutes and --uses go with --session or --where.")
+    if not session and not where and (duration or uses):
+        raise click.UsageError("--for and --uses go with --session or --where.")
     request = _found(asked, handle)
     spec = _spec(asked, request.tool) if edit is not None or where else None
     decision = Decision(
@@ -153,7 +154,7 @@ def approve(
         reason=reason,
         arguments=None if edit is None else request.exact() | _changes(edit),
         lasting=_lasting(
-            session=session, where=_where(where, spec), minutes=minutes or 60.0, uses=uses
+            session=session, where=_where(where, spec), seconds=duration or 3600.0, uses=uses
         ),
     )
 
@@ -346,11 +347,11 @@ async def _store(config: Config) -> AsyncIterator[LazyStore]:
 
 
 def _lasting(
-    *, session: bool, where: Mapping[str, Any], minutes: float, uses: int | None
+    *, session: bool, where: Mapping[str, Any], seconds: float, uses: int | None
 ) -> Lasting | None:
     if not session and not where:
         return None
-    return Lasting(session=session, where=where, seconds=minutes * 60, uses=uses)
+    return Lasting(session=session, where=where, seconds=seconds, uses=uses)
 
 
 def _where(words: tuple[str, ...], spec: ToolSpec | None) -> dict[str, Any]:

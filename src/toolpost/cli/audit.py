@@ -7,12 +7,9 @@ the config names. Nothing here writes to the audit.
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 
@@ -27,6 +24,7 @@ from toolpost.cli.options import Asked, json_option, only_here, pass_asked
 from toolpost.cli.remote import connected
 from toolpost.cli.remote_parts import RemoteAudit
 from toolpost.cli.terminal import console, counted, err, json_text, lines, out, print_json, safe
+from toolpost.cli.times import Moment
 from toolpost.config import find
 from toolpost.contracts import Store
 from toolpost.errors import Code, ConfigError
@@ -47,28 +45,9 @@ from toolpost.ledger.verify import Head, Verified
 from toolpost.wording import nearest, short
 
 F = TypeVar("F", bound=Callable[..., Any])
-_AGO: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _POLL: Final = 0.5
 _CODES: Final = (OK, *get_args(Code), UNKNOWN, OPEN, *DECIDED)
 _LISTED: Final = 5
-
-
-class _Moment(click.ParamType):  # type: ignore[type-arg]
-    """``2h`` ago, or a date and time as ISO 8601 writes it."""
-
-    name = "when"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, float):
-            return value
-        if ago := _AGO.fullmatch(value):
-            return time.time() - float(ago[1]) * _UNITS[ago[2]]
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail("say 30m, 2h, 7d, or a date like 2026-11-15 or 2026-11-15T10:00+01:00")
-        return moment.timestamp()
 
 
 class _Code(click.ParamType):  # type: ignore[type-arg]
@@ -96,8 +75,10 @@ def _filters(function: F) -> F:
             click.option("--caller", metavar="ID", help="Only by this caller, user or agent."),
             click.option("--session", metavar="ID", help="Only calls of this session."),
             click.option("--code", type=_Code(), help="Only with this code: OK, OPEN, TIMEOUT, …"),
-            click.option("--since", type=_Moment(), help="Only from then on: 2h, 2026-11-15."),
-            click.option("--until", type=_Moment(), help="Only from before then."),
+            click.option(
+                "--since", type=Moment(), help="Only from then on: 2h, yesterday, a date."
+            ),
+            click.option("--until", type=Moment(), help="Only from before then."),
             click.option("--text", help="Only where this stands somewhere in the record."),
         )
     ):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from toolpost.call import OWNER, Progress
 from toolpost.cli import typed
@@ -28,6 +29,7 @@ from toolpost.cli.progress import Bar
 from toolpost.cli.remote import connected, spec_of
 from toolpost.cli.saving import described, saved
 from toolpost.cli.terminal import err, json_text, out, print_json, safe, say
+from toolpost.cli.times import Duration
 from toolpost.config import find
 from toolpost.document import MAX_BYTES
 from toolpost.errors import CallError, Cancelled
@@ -62,9 +64,9 @@ class Wanted:
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would be done.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Give up after so many seconds, even if the tool may take longer.",
+    type=Duration(),
+    metavar="DURATION",
+    help="Give up after 5 (seconds), 30s or 2m, even if the tool may take longer.",
 )
 @click.option("--session", metavar="ID", help="The session that the call belongs to.")
 @click.option(
@@ -125,6 +127,7 @@ def command(
         gone = Cancelled("The call was cancelled.")
         result = Result(error=failure(gone, tool=name, call_id="", effects="once"))
         problems = {}
+    pieces.print_held(result)
     for problem, part in {problem: part for part, problem in problems.items()}.items():
         err(safe(f"warning: {part}: {problem}"))
     if result.error is not None:
@@ -255,22 +258,33 @@ class _Pieces:
 
     def __init__(self) -> None:
         self._open = False
-        self._shown: list[str] | None = [] if sys.stdout.isatty() and sys.stderr.isatty() else None
+        self._is_watched = sys.stderr.isatty()
+        self._is_one_screen = self._is_watched and sys.stdout.isatty()
+        self._texts: list[str] = []
 
     @property
     def seen(self) -> str:
         """What whoever sits at the terminal, where the output goes as well, has read already."""
-        return "".join(self._shown or ())
+        return "".join(self._texts) if self._is_one_screen else ""
+
+    def print_held(self, result: Result) -> None:
+        """Off a terminal pieces are held back until the output is known: most often they are the
+        output, which would stand twice in a log.
+        """
+        held = "" if self._is_watched else "".join(self._texts)
+        if held and not _is_same(held, result.output):
+            err(safe(held))
 
     def hear(self, report: Progress) -> None:
         if report.partial is None:
             self.bar.tell(report.done, report.total, report.message)
             return
-        self.bar.stop()  # a line in the making and a bar cannot share a terminal
         piece = report.partial
         text = piece if isinstance(piece, str) else f"{json_text(piece)}\n"
-        if self._shown is not None:
-            self._shown.append(text)
+        self._texts.append(text)
+        if not self._is_watched:
+            return
+        self.bar.stop()  # a line in the making and a bar cannot share a terminal
         sys.stderr.write(safe(text))
         sys.stderr.flush()
         self._open = not text.endswith("\n")
@@ -278,6 +292,16 @@ class _Pieces:
     def end(self) -> None:
         if self._open:
             err("")
+
+
+def _is_same(pieces: str, output: Any) -> bool:
+    """Whether the reported pieces are the output: as text, or as the JSON it came from."""
+    if isinstance(output, str):
+        return pieces.rstrip("\n") == output.rstrip("\n")
+    try:
+        return bool(msgspec.json.decode(pieces) == output)
+    except msgspec.DecodeError:
+        return False
 
 
 def print_result(result: Result, files: dict[int, Path], *, seen: str = "") -> None:
@@ -291,7 +315,7 @@ def print_result(result: Result, files: dict[int, Path], *, seen: str = "") -> N
         print_json(result.metadata.plan)
         return
     if isinstance(result.output, str):
-        if not seen or seen.rstrip("\n") != result.output.rstrip("\n"):
+        if not seen or not _is_same(seen, result.output):
             out(safe(result.output))
     elif result.output is not None or not result.parts:
         print_json(result.output)

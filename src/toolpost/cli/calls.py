@@ -1,8 +1,8 @@
 """Calls of the audit on the screen: one line each, whatever its width.
 
 Above: ``audit.py``. Below: the terminal. On a narrow screen the day and the duration go first, then
-the time and the ends of long names; ids are cut to what finds the call again. ``wide`` cuts nothing
-at all.
+the time and the middle of long names; ids are cut to what finds the call again. ``wide`` cuts
+nothing at all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from toolpost.cli.callids import shortened
 from toolpost.cli.options import Asked
 from toolpost.cli.terminal import console, counted, err, json_text, out, plain, print_json, safe
 from toolpost.ledger.reading import AuditedCall
+from toolpost.ledger.record import Who
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,7 +57,8 @@ def moment(time: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 def _table(found: Sequence[AuditedCall], width: int, *, wide: bool) -> Table:
     from rich.table import Table
-    from rich.text import Text  # brief starts: only what prints with it pays for it
+
+    from toolpost.cli.folding import Elided  # brief starts: only what prints with it pays for it
 
     ids, form = _said(found, width, wide=wide)
     rows = [_cells(call, ids, form) for call in found]
@@ -68,7 +70,7 @@ def _table(found: Sequence[AuditedCall], width: int, *, wide: bool) -> Table:
     for call, cells in zip(found, rows, strict=True):
         texts = (safe(cell) for name, cell in cells.items() if name not in left_out)
         made.add_row(
-            *(Text(text, no_wrap=True, overflow="ellipsis") for text in texts),
+            *map(Elided, texts),
             style=None if call.code in _CALM else "red",
         )
     return made
@@ -89,7 +91,12 @@ def _cells(call: AuditedCall, ids: dict[str, str], form: str) -> dict[str, str]:
         "time": moment(asked.time, form),
         "call": ids[asked.call_id],
         "tool": asked.tool,
-        "caller": asked.caller.id if asked.caller else "",
+        "caller": _caller(asked.caller),
         "code": call.code,
         "ms": "" if took is None else f"{took:.1f}",
     }
+
+
+def _caller(caller: Who | None) -> str:
+    """The name a person knows the caller by: the agent, else the user, else the id."""
+    return "" if caller is None else caller.agent or caller.user or caller.id

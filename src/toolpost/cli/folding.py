@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.text import Text
 
 _PATH: Final = re.compile(r"(?<=/)")
 _NAME: Final = re.compile(r"(?<=[.:,@])")
+_LEAST: Final = 9
+"""Columns in which an elided text still says something."""
 
 
 class Folded:
@@ -34,6 +36,35 @@ class Folded:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement.get(console, options, Text(self._text))
+
+
+class Elided(Folded):
+    """A plain text on one line. What is too long loses its middle: names that begin alike differ at
+    their ends.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text(elided(self._text, options.max_width), style=self._style, no_wrap=True)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        most = cell_len(self._text)
+        return Measurement(min(most, _LEAST), most)
+
+
+def elided(text: str, width: int) -> str:
+    """The text in at most so many columns, with an ellipsis where its middle was."""
+    if cell_len(text) <= width:
+        return text
+    head = max(0, (width - 1) // 2)
+    tail = max(0, width - 1 - head)
+    return set_cell_size(text, head) + "…" + (_end(text, tail) if tail else "")
+
+
+def _end(text: str, width: int) -> str:
+    """The last columns of a text."""
+    while cell_len(text) > width:
+        text = text[1:]
+    return text
 
 
 def folded(text: str, width: int) -> str:

@@ -7,12 +7,11 @@ or ended one is in the audit.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +20,7 @@ from toolpost.cli.opening import run, stored
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.recording import channel, me, recording
 from toolpost.cli.terminal import console, err, lines, out, print_json, row, safe, table
+from toolpost.cli.times import NEVER, Duration, span
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
 from toolpost.document import read
@@ -35,9 +35,6 @@ from toolpost.wording import nearest, short
 
 T = TypeVar("T")
 Tell = Callable[[ApiKey, str], Awaitable[bool]]
-_UNITS: Final = {"min": 60, "h": 3600, "d": 86400}
-_LARGEST: Final = tuple(_UNITS.items())[::-1]
-_LENGTH: Final = re.compile(r"([0-9]{1,6})(min|h|d)")
 
 
 @click.group("keys")
@@ -62,10 +59,11 @@ def command() -> None:
 )
 @click.option(
     "--expires",
+    type=Duration(never=True),
     default="90d",
-    metavar="TIME",
+    metavar="DURATION",
     show_default=True,
-    help="When it ends: 30min, 12h, 90d, or never.",
+    help="How long it is valid: 30m, 12h, 90d, or never.",
 )
 @json_option
 @pass_asked
@@ -77,14 +75,14 @@ def create(
     agent: str | None,
     roles: tuple[str, ...],
     tools: tuple[str, ...],
-    expires: str,
+    expires: float | str,
     as_json: bool,
 ) -> None:
     """Make a key, and print it: this once.
 
     With --user and --agent it stands for an agent that acts for a person; the audit has both.
     """
-    seconds = _seconds(expires)
+    seconds = None if isinstance(expires, str) else expires
     _warn_of_roles(find(asked.config), roles)
 
     async def made(keys: Keys, tell: Tell) -> tuple[ApiKey, str]:
@@ -226,15 +224,6 @@ def _ruled(config: Config) -> Iterator[str]:
             yield from (said,) if isinstance(said, str) else said
 
 
-def _seconds(text: str) -> float | None:
-    if text == "never":
-        return None
-    match = _LENGTH.fullmatch(text)
-    if match is None or not int(match[1]):
-        raise click.UsageError(f"--expires {text!r}: write 30min, 12h, 90d, or never.")
-    return float(int(match[1]) * _UNITS[match[2]])
-
-
 def _tell(asked: Asked, key: ApiKey, *, as_json: bool) -> None:
     now = time.time()
     if as_json:
@@ -269,10 +258,7 @@ def _ends(key: ApiKey) -> str:
 
 
 def _left(key: ApiKey, now: float) -> str:
-    if key.expires is None:
-        return "never"
-    left = key.expires - now
-    return next((f"{left / s:.0f} {u}" for u, s in _LARGEST if left >= 2 * s), "soon")
+    return NEVER if key.expires is None else span(key.expires - now)
 
 
 def _at(moment: float) -> str:

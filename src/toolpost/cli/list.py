@@ -30,12 +30,15 @@ from toolpost.config import Settings, find
 from toolpost.lock import QUARANTINED
 from toolpost.parts import store_of
 from toolpost.spec import TIERS, ToolSpec
+from toolpost.wording import first_sentence, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _MANY: Final = 2000
 """More tools than this are printed line by line: to fit a table takes half a millisecond each."""
+_OTHER_COLUMNS: Final = 54
+"""Columns that the table needs beside the name, 20 of them for the description."""
 
 
 @click.command("list")
@@ -97,13 +100,17 @@ def _print(asked: Asked, specs: list[ToolSpec]) -> None:
     screen = console(asked)
     if len(specs) > _MANY:
         _print_plainly(ordered)
+    elif max(len(spec.name) for spec in specs) > screen.width - _OTHER_COLUMNS:
+        _print_stacked(ordered, screen.width)
     else:
         screen.print(_listing(ordered))
     screen.print(plain(counted(len(specs), "tool"), "dim"))
 
 
 def _listing(ordered: list[ToolSpec]) -> Table:
-    listing = table("name", "kind", "tier", "effects", "description", wide=["description"])
+    listing = table(
+        "name", "kind", "tier", "effects", "description", wide=["description"], whole=["name"]
+    )
     for category, group in groupby(ordered, key=lambda s: s.category):
         listing.add_row(plain(category, "bold cyan"))
         for spec in group:
@@ -117,6 +124,15 @@ def _listing(ordered: list[ToolSpec]) -> Table:
     return listing
 
 
+def _print_stacked(ordered: list[ToolSpec], width: int) -> None:
+    """Names too long for a table: each on a line of its own, so that it can be copied whole."""
+    for category, group in groupby(ordered, key=lambda s: s.category):
+        out(shortened(one_line(category), width))
+        for spec in group:
+            name, *cells = _cells(spec)
+            out(f"  {name}\n{shortened('    ' + '  '.join(cells), width)}")
+
+
 def _print_plainly(ordered: list[ToolSpec]) -> None:
     for category, group in groupby(ordered, key=lambda s: s.category):
         out(one_line(category))
@@ -125,5 +141,11 @@ def _print_plainly(ordered: list[ToolSpec]) -> None:
 
 
 def _cells(spec: ToolSpec) -> tuple[str, ...]:
-    tier = f"{spec.tier} {TIERS[spec.tier].lower()}"
-    return spec.name, one_line(spec.kind), tier, spec.effects, one_line(spec.description)
+    tier, what = f"{spec.tier} {TIERS[spec.tier].lower()}", first_sentence(spec.description)
+    return (
+        spec.name,
+        one_line(spec.kind),
+        tier,
+        spec.effects,
+        safe(what),
+    )

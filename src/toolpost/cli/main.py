@@ -26,7 +26,7 @@ from toolpost.errors import CallError, SetupError
 PROGRAM: Final = "toolpost"
 COMMANDS: Final = {
     "init": "Make a small project that works.",
-    "new": "Begin a tool, with tests that pass.",
+    "new": "Write a tool that works, and tests of it that pass.",
     "list": "List the tools.",
     "search": "Find a tool by what it does.",
     "show": "Show one tool: its parameters, limits and the road of a call.",
@@ -49,7 +49,7 @@ COMMANDS: Final = {
     "docs": "Write a page about each tool, as Markdown.",
     "parity": "Compare old tools with new ones, call by call.",
     "doctor": "Check that everything here works.",
-    "config": "Show every setting in force and where it comes from.",
+    "config": "Show every setting in force, its default and where it comes from.",
     "plugins": "List the installed parts: backends, sources, extensions.",
     "completion": "Print the script that completes words in your shell.",
 }

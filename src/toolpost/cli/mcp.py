@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Coroutine
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
 from toolpost.cli.opening import run
 from toolpost.cli.options import Asked, pass_asked
-from toolpost.cli.terminal import err, safe
+from toolpost.cli.terminal import err, safe, say
 from toolpost.config import find
 from toolpost.contracts import Elicits
 from toolpost.errors import MissingPart
 from toolpost.gateway.mcp.asking import ask
 from toolpost.gateway.settings import settings_of
 from toolpost.runtime import Runtime
+
+_ON_A_TERMINAL: Final = (
+    "This speaks MCP on standard input and output: an MCP client starts it, with the command "
+    "`toolpost --config /path/to/toolpost.toml mcp`. It now waits for JSON-RPC messages; Ctrl-D "
+    "ends it. To call a tool from here, use `toolpost call`; to serve MCP over HTTP, `toolpost "
+    "serve`."
+)
 
 
 @click.command("mcp")
@@ -39,6 +47,8 @@ def command(asked: Asked, *, approve: bool) -> None:
     Name this as the command in the client's settings, with the config: toolpost --config
     /path/to/toolpost.toml mcp
     """
+    if sys.stdin.isatty():
+        say(_ON_A_TERMINAL)
     run(asked, _served(asked, approve=approve))
 
 

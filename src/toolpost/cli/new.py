@@ -16,12 +16,7 @@ from toolpost.cli.writing import write_new
 from toolpost.kit.scaffold import STYLES, Style, configured, scaffold
 
 
-@click.group("new")
-def command() -> None:
-    """Begin a tool, with tests that pass."""
-
-
-@command.command("tool")
+@click.command("new")
 @click.argument("name")
 @click.option(
     "--style",
@@ -39,7 +34,7 @@ def command() -> None:
     help="Where to write it; this folder unless given.",
 )
 @json_option
-def tool(*, name: str, style: Style, folder: Path, as_json: bool) -> None:
+def command(*, name: str, style: Style, folder: Path, as_json: bool) -> None:
     """Write a tool that works, and tests of it that pass.
 
     Change it into what you want. Never overwrites a file.

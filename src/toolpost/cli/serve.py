@@ -241,6 +241,9 @@ def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Ca
     def told(gateway: Any) -> None:
         key = "" if settings.auth.anonymous else " -H 'Authorization: Bearer YOUR_KEY'"
         out(f"toolpost serves on {address}{everywhere}  (Ctrl-C ends it)\n")
+        if config.settings.sources == _HARMLESS and config.file is None:
+            out("There is no toolpost.toml here: these are the built-in tools that do no harm.")
+            out("To serve your own tools: toolpost init\n")
         out(f"  REST       {address}/v1/tools      described at {address}/openapi.json")
         out(f"  MCP        {address}/mcp           streamable HTTP")
         out(f"  health     {address}/readyz\n")

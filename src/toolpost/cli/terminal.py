@@ -134,8 +134,10 @@ def _reader_gone() -> NoReturn:
     raise BrokenPipeError
 
 
-def table(*columns: str, wide: Sequence[str]) -> Table:
-    """An empty table as wide as the screen; the columns in ``wide`` share what others leave."""
+def table(*columns: str, wide: Sequence[str], whole: Sequence[str] = ()) -> Table:
+    """An empty table as wide as the screen; the columns in ``wide`` share what others leave, those
+    in ``whole`` are never folded.
+    """
     from rich import box
     from rich.table import Table
 
@@ -149,7 +151,7 @@ def table(*columns: str, wide: Sequence[str]) -> Table:
     for name in columns:
         ratio, least = (1, _LEAST) if name in wide else (None, None)
         # of a column with a ratio, rich takes the width for the least that it may have
-        made.add_column(name, overflow="fold", ratio=ratio, width=least)
+        made.add_column(name, overflow="fold", ratio=ratio, width=least, no_wrap=name in whole)
     return made
 
 

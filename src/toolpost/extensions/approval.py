@@ -88,6 +88,7 @@ class Approval:
     """The guard. ``ask`` reaches a person in a way of your own."""
 
     name = "approval"
+    options = ApprovalOptions
 
     def __init__(
         self,

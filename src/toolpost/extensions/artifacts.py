@@ -104,6 +104,7 @@ class Artifacts:
     """``about`` and ``read`` are for doors; a caller that is the owner may read everybody's."""
 
     name = "artifacts"
+    options = ArtifactsOptions
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class Audit:
     """``problem`` says why nothing can be written right now."""
 
     name = "audit"
+    options = AuditOptions
 
     def __init__(self, around: Surroundings, options: AuditOptions | None = None) -> None:
         self._options = options or AuditOptions()

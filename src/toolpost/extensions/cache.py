@@ -64,6 +64,7 @@ class Cache:
     """The guard that answers from memory."""
 
     name = "cache"
+    options = CacheOptions
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class Log:
     """``keep`` calls stay in memory; ``arguments=False`` leaves arguments out of the records."""
 
     name = "log"
+    options = _Settings
 
     def __init__(
         self, *, keep: int = 1000, arguments: bool = True, clock: Clock | None = None

@@ -69,6 +69,7 @@ class Metrics:
     """The observer; ``await scrape()`` gives the text."""
 
     name = "metrics"
+    options = MetricsOptions
 
     def __init__(self, *, tools: int = 1000, latency: Mapping[str, Expected] | None = None) -> None:
         self._most, self._expected = tools, {**EXPECTED, **(latency or {})}

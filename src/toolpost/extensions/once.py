@@ -91,6 +91,7 @@ class Once:
     """The guard for idempotency keys."""
 
     name = "once"
+    options = OnceOptions
 
     def __init__(
         self, records: Records, *, ttl: float = 86400.0, clock: Clock | None = None

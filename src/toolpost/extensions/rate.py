@@ -78,6 +78,7 @@ class Rate:
     """The guard. ``kept`` bounds how many callers and how many sessions it remembers."""
 
     name = "rate"
+    options = RateOptions
 
     def __init__(
         self,

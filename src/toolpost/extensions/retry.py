@@ -85,6 +85,7 @@ class Retry:
     """The guard. ``state(tool)`` and ``gauges()`` tell how the breakers stand."""
 
     name = "retry"
+    options = RetryOptions
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class Retry:
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.options = options or RetryOptions()
+        self.settings = options or RetryOptions()
         self.clock = clock or SystemClock()
         self.sleep, self.chance = sleep, chance
         self.budget = Budget(
-            share=self.options.budget_share,
-            per_second=self.options.budget_per_second,
-            most=self.options.budget_most,
+            share=self.settings.budget_share,
+            per_second=self.settings.budget_per_second,
+            most=self.settings.budget_most,
             now=self.clock.monotonic(),
         )
         self._breakers: WeakValueDictionary[str, Breaker] = WeakValueDictionary()
@@ -112,7 +113,7 @@ class Retry:
         return cls(options_from(options, RetryOptions, "extension retry"), clock=around.clock)
 
     def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
-        options = self.options
+        options = self.settings
         attempts = spec.retry.attempts if spec.retry is not None else options.attempts
         if attempts == 1 and not options.breaker_failures and spec.fallback is None:
             return None
@@ -308,7 +309,7 @@ class _Care:
         """Seconds until the next attempt; None: there is none."""
         if attempts >= self._attempts or not self._may_repeat(call, error):
             return None
-        options, cooldown = self._retry.options, max(0.0, error.retry_after or 0.0)
+        options, cooldown = self._retry.settings, max(0.0, error.retry_after or 0.0)
         window = min(options.longest_backoff, options.backoff * 2.0 ** (attempts - 1))
         pause = cooldown + self._retry.chance() * window
         if cooldown > options.longest_wait or self._too_late(call, pause):

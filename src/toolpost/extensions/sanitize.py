@@ -73,6 +73,7 @@ class Sanitize:
     """
 
     name = "sanitize"
+    options = _Settings
 
     def __init__(
         self,

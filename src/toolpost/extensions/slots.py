@@ -49,6 +49,7 @@ class Slots:
     """The guard. ``gauges()`` says how full it is, for whoever shows that."""
 
     name = "slots"
+    options = _Settings
 
     def __init__(self, *, groups: Mapping[str, Share] | None = None) -> None:
         self._groups = {

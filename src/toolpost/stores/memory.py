@@ -50,6 +50,7 @@ class MemoryStore:
     that have ``size`` bytes if that is less.
     """
 
+    options = MemoryOptions
     volatile = True  # nothing of it can be held against what was signed elsewhere
 
     def __init__(

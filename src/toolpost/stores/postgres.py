@@ -108,6 +108,8 @@ class PostgresStore:
     ``patience``: seconds to wait for a connection, and for each answer.
     """
 
+    options = PostgresOptions
+
     def __init__(
         self,
         dsn: str,

@@ -44,6 +44,8 @@ class SqliteOptions(Options, frozen=True, kw_only=True):
 class SqliteStore:
     """Records and a journal in a file. ``patience``: seconds to wait for another process."""
 
+    options = SqliteOptions
+
     def __init__(self, path: Path, *, clock: Clock | None = None, patience: float = 5.0) -> None:
         self.path = path
         self._clock = clock or SystemClock()

@@ -181,14 +181,21 @@ class PythonBackend:
         inside = isolation == "sandbox"
         confined = self._confined(spec, binding, secrets, path) if inside else None
         pool = self._pool(spec, where, binding.env, secrets, confined)
+        unset = _unset_variables(binding.env)
 
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
             context = None if simple else partial(_context, call)
-            return await pool.run(where, arguments, context=context, on_event=_hear(call))
+            try:
+                return await pool.run(where, arguments, context=context, on_event=_hear(call))
+            except Exception:
+                if unset:
+                    call.warn(unset)
+                raise
 
         async def check() -> Health:
-            return await _loadable(pool, where)
+            health = await _loadable(pool, where)
+            return Health(False, unset) if health.healthy and unset else health
 
         sandbox = self._sandbox if inside else None
         return PythonHandle(run, isolation, check=check, sandbox=sandbox)
@@ -250,6 +257,18 @@ class PythonBackend:
         """Secrets as variables: that is where a worker finds them, whoever keeps them here."""
         found = {name: self._services.secret(name) for name in secrets}
         return {name: value for name, value in found.items() if value is not None}
+
+
+def _unset_variables(names: tuple[str, ...]) -> str:
+    """What to tell people about variables under ``env`` that are not set; empty if all are."""
+    there = for_child(names)
+    missing = [name for name in names if name not in there]
+    if not missing:
+        return ""
+    what = (
+        f"variable {missing[0]} is" if len(missing) == 1 else f"variables {', '.join(missing)} are"
+    )
+    return f"The environment {what} not set, but listed under env in the spec: set it and restart."
 
 
 _NOT_IMPORTABLE = (
