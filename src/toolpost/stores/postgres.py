@@ -92,6 +92,27 @@ _LOCK: Final = 0x746F6F6C
 """Which advisory lock; together with the schema's number it is this store's alone."""
 
 
+_FAULTS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,  # with TimeoutError
+)
+"""What the server, the driver and the way between them may raise."""
+
+
+def _drop_traceback(record: logging.LogRecord) -> bool:
+    """The driver logs a traceback each time it cannot reach a server; its message is enough."""
+    if record.exc_info:
+        fault = record.exc_info[1]
+        record.msg, record.args = f"{record.getMessage()}: {type(fault).__name__}: {fault}", ()
+        record.exc_info = None
+    return True
+
+
+logging.getLogger("asyncpg.pool").addFilter(_drop_traceback)
+
+
 class PostgresOptions(Options, frozen=True, kw_only=True):
     """What ``[store]`` may say with ``kind = "postgres"``."""
 
@@ -261,7 +282,7 @@ class PostgresStore:
         if self._pool is None:
             raise Unavailable("The store is not open.")
         with _translated():
-            async with self._pool.acquire(timeout=self._patience) as connection:
+            async with _acquire(self._pool, self._patience) as connection:
                 yield connection
 
     async def _sweep(self, connection: Any) -> None:
@@ -271,7 +292,7 @@ class PostgresStore:
         self._sweep_at = now + _SWEEP_EVERY
         try:
             gone = await connection.execute(_SWEEP)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
+        except _FAULTS as fault:
             _log.warning("store: what has ended could not be removed: %s", fault)
         else:
             if gone == "DELETE 500":
@@ -303,10 +324,7 @@ class PostgresStore:
         outcomes: list[Exception | None] = []
         try:
             with _translated():
-                async with (
-                    pool.acquire(timeout=self._patience) as connection,
-                    connection.transaction(),
-                ):
+                async with _acquire(pool, self._patience) as connection, connection.transaction():
                     await connection.execute(
                         "SELECT pg_advisory_xact_lock($1, to_regclass('journal')::oid::int)", _LOCK
                     )
@@ -410,6 +428,21 @@ async def _insert(connection: Any, lines: Sequence[Line]) -> None:
     )
 
 
+@contextlib.asynccontextmanager
+async def _acquire(pool: Any, patience: float) -> AsyncIterator[Any]:
+    """A connection of the pool. One whose server does not answer is closed at once: to give it back
+    in good order would take the same patience again.
+    """
+    connection = await pool.acquire(timeout=patience)
+    try:
+        yield connection
+    except (TimeoutError, asyncio.CancelledError):
+        connection.terminate()
+        raise
+    finally:
+        await pool.release(connection, timeout=patience)
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """The one table of what a server and the way to it may do."""
@@ -424,8 +457,9 @@ def _translated() -> Iterator[None]:
         asyncpg.ClientConfigurationError,
     ) as fault:
         raise ConfigError(f"the PostgreSQL server refuses: {fault}") from fault
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as fault:
-        _log.error("store: %s: %s", type(fault).__name__, fault)
+    except _FAULTS as fault:
+        told = "no answer in time" if isinstance(fault, TimeoutError) else fault
+        _log.error("store postgres: %s: %s", type(fault).__name__, told)
         why = "the disk is full" if isinstance(fault, asyncpg.DiskFullError) else _WHY
         raise Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0) from fault
 
