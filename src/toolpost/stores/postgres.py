@@ -56,6 +56,18 @@ MIGRATIONS: Final = (
         "CREATE INDEX records_ends ON records (ends) WHERE ends IS NOT NULL",
         "CREATE INDEX journal_writer ON journal (writer, position)",
     ),
+    (  # 3: lines are appended in one round trip; the lock comes first, so that positions are in
+        # the order of commits
+        """CREATE FUNCTION append_lines(writers text[], numbers bigint[], bodies bytea[], lock int)
+        RETURNS void LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM pg_advisory_xact_lock(lock, to_regclass('journal')::oid::int);
+            INSERT INTO journal (writer, number, body)
+            SELECT new.writer, new.number, new.body
+            FROM unnest(writers, numbers, bodies) WITH ORDINALITY AS new (writer, number, body, nth)
+            ORDER BY new.nth;
+        END $$""",
+    ),
 )
 """The statements that lead from each version of the schema to the next; only ever added to."""
 
@@ -85,6 +97,7 @@ _PRUNE: Final = (
     "DELETE FROM journal WHERE position IN "
     "(SELECT position FROM journal WHERE writer = $1 AND number < $2 ORDER BY number LIMIT $3)"
 )
+_APPEND: Final = "SELECT append_lines($1, $2, $3, $4)"
 _PRUNE_MOST: Final = 5000
 _SWEEP_EVERY: Final = 30.0
 _AT_ONCE: Final = 1000
@@ -170,6 +183,7 @@ class PostgresStore:
                     max_size=self._connections,
                     timeout=self._patience,
                     command_timeout=self._patience,
+                    reset=_keep_session,
                     server_settings={"search_path": self._schema, "application_name": "toolpost"},
                 )
                 try:
@@ -321,27 +335,38 @@ class PostgresStore:
     async def _appended(
         self, pool: Any, batch: Sequence[tuple[Sequence[Line], Any]]
     ) -> Sequence[Exception | None]:
-        outcomes: list[Exception | None] = []
+        lines = [line for lines, _ in batch for line in lines]
         try:
-            with _translated():
-                async with _acquire(pool, self._patience) as connection, connection.transaction():
-                    await connection.execute(
-                        "SELECT pg_advisory_xact_lock($1, to_regclass('journal')::oid::int)", _LOCK
-                    )
-                    there = await _there(connection, [one for lines, _ in batch for one in lines])
-                    fresh: list[Line] = []
-                    for lines, _ in batch:
-                        try:
-                            new = unwritten(lines, there)
-                        except CallError as refused:
-                            outcomes.append(refused)
-                            continue
-                        there.update({(line.writer, line.number): line.body for line in new})
-                        fresh += new
-                        outcomes.append(None)
-                    await _insert(connection, fresh)
+            with _translated(), contextlib.suppress(asyncpg.UniqueViolationError):
+                async with _acquire(pool, self._patience) as connection:
+                    await connection.execute(_APPEND, *_columns(lines), _LOCK)
+                    return [None] * len(batch)
+            return await self._append_anew(pool, batch)
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             return [_again(fault) for _ in batch]
+
+    async def _append_anew(
+        self, pool: Any, batch: Sequence[tuple[Sequence[Line], Any]]
+    ) -> Sequence[Exception | None]:
+        """Some of the lines are there already: a line comes again after a fault."""
+        outcomes: list[Exception | None] = []
+        with _translated():
+            async with _acquire(pool, self._patience) as connection, connection.transaction():
+                await connection.execute(
+                    "SELECT pg_advisory_xact_lock($1, to_regclass('journal')::oid::int)", _LOCK
+                )
+                there = await _there(connection, [one for lines, _ in batch for one in lines])
+                fresh: list[Line] = []
+                for lines, _ in batch:
+                    try:
+                        new = unwritten(lines, there)
+                    except CallError as refused:
+                        outcomes.append(refused)
+                        continue
+                    there.update({(line.writer, line.number): line.body for line in new})
+                    fresh += new
+                    outcomes.append(None)
+                await connection.execute(_APPEND, *_columns(fresh), _LOCK)
         return outcomes
 
 
@@ -417,15 +442,16 @@ async def _there(connection: Any, lines: Sequence[Line]) -> dict[tuple[str, int]
     return {(writer, number): body for writer, number, body in rows}
 
 
-async def _insert(connection: Any, lines: Sequence[Line]) -> None:
-    await connection.execute(
-        "INSERT INTO journal (writer, number, body) "
-        "SELECT writer, number, body FROM unnest($1::text[], $2::bigint[], $3::bytea[]) "
-        "WITH ORDINALITY AS new (writer, number, body, nth) ORDER BY nth",
+def _columns(lines: Sequence[Line]) -> tuple[list[str], list[int], list[bytes]]:
+    return (
         [line.writer for line in lines],
         [line.number for line in lines],
         [line.body for line in lines],
     )
+
+
+async def _keep_session(_: Any) -> None:
+    """Nothing here changes a session, so there is nothing to reset, which takes a round trip."""
 
 
 @contextlib.asynccontextmanager
