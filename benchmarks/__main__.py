@@ -29,6 +29,7 @@ SECTIONS = (
     "loading",
     "sandbox",
     "network",
+    "durable",
     "bus",
 )
 PAGE = environment.ROOT / "docs" / "performance.md"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.specs import values
-from toolpost.digest import canonical, digest
+from toolpost.digest import canonical, digest, digest_json
 
 
 def test_canonical_json_has_sorted_keys_and_no_white_space() -> None:
@@ -65,3 +65,24 @@ def test_another_process_computes_the_same_digest() -> None:
 @given(values)
 def test_data_that_went_through_json_has_the_digest_it_had(value: object) -> None:
     assert digest(json.loads(json.dumps(value))) == digest(value)
+
+
+@given(values)
+@settings(max_examples=300, deadline=None)
+def test_the_fast_digest_of_parsed_json_is_the_same(value: object) -> None:
+    parsed = json.loads(json.dumps(value))
+    assert digest_json(parsed) == digest(parsed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"b":1,"a":{"ü":2,"z":[3]}}', "1e400", "[1.0, 1e16, 1e-7]", "[null]", '"\\u007f\\u2028\\\\"',
+     str(2**80), "[18446744073709551615, -9223372036854775808]", '{"1e5":"2.5"}'],
+)  # fmt: skip
+def test_the_fast_digest_takes_the_slow_way_where_texts_could_differ(text: str) -> None:
+    value = json.loads(text)
+    if value == math.inf:
+        with pytest.raises(ValueError, match="JSON compliant"):
+            digest_json(value)
+    else:
+        assert digest_json(value) == digest(value)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPResponse
 from socket import create_connection
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.cases import ADD
@@ -56,7 +57,13 @@ def of_a_session(port: int, more: Headers, number: int) -> bytes:
 
 
 def rest(port: int, more: Headers, number: int) -> bytes:
-    return _request(port, "/v1/tools/add:call", {**_JSON, **more}, {"arguments": ADD})
+    return rest_call(port, "add", ADD, more)
+
+
+def rest_call(
+    port: int, tool: str, arguments: Mapping[str, Any], more: Headers = MappingProxyType({})
+) -> bytes:
+    return _request(port, f"/v1/tools/{tool}:call", {**_JSON, **more}, {"arguments": arguments})
 
 
 def asked(port: int, request: bytes) -> Any:

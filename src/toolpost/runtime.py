@@ -164,6 +164,7 @@ class Runtime:
         """Load everything, make the rings and the sandbox ready, watch for changes."""
         await self.load(tell)
         await self.open_rings()
+        self.store.verify_soon()
         await self.open_sandbox()
         if self.config.settings.watch:
             self._loading.watch()
@@ -219,13 +220,15 @@ class Runtime:
         tools, the lock, the store, an extension.
         """
         told = {f"extension {e.name}": e.problem for e in self._complaining}
-        found = {"store": self.store.problem, **told, **self._loading.problems}
+        store = {"store": self.store.problem or self.store.damage, "store data": self.store.loss}
+        found = {**store, **told, **self._loading.problems}
         return {part: problem for part, problem in found.items() if problem}
 
     async def health(self) -> Mapping[str, Health]:
         """How every part is that can be asked; the store is tried, if it has been made."""
         store, problems = await self.store.health(), self.problems
         parts = [*(one.label for one in self._loading.sources), "lock"]
+        parts += ["store data"] if "store data" in problems else []
         parts += [f"extension {e.name}" for e in self._complaining]
         asked = {part: Health(part not in problems, problems.get(part)) for part in parts}
         sandbox = {} if self.lowered is None else {"sandbox": Health(True, self.lowered)}

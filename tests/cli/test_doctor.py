@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import json_of, toolpost
+from tests.cli.program import PROGRAM, environment, json_of, toolpost
 from tests.sandbox.elsewhere import need_a_sandbox
 
 
@@ -214,3 +216,40 @@ def test_a_search_that_nobody_can_be_asked_for_is_told_with_the_keys(tmp_path: P
     assert "BRAVE_API_KEY, TAVILY_API_KEY has to be set" in found["tool web_search"]["found"]
     told = toolpost(*words, cwd=tmp_path, TAVILY_API_KEY="tvly-0123456789ab").stdout
     assert "tool web_search" not in verdicts(json.loads(told))
+
+
+def test_a_store_that_lost_data_is_told_until_it_is_accepted(project: Path) -> None:
+    toolpost("call", "add", "a=1", "b=2", cwd=project)
+    (project / ".toolpost" / "store.db").write_bytes(b"")
+    assert (
+        "store data: the store lost data"
+        in toolpost("call", "add", "a=1", "b=2", cwd=project).stderr
+    )
+    words = ("doctor", "--probe", "none")
+    assert verdicts(json_of(*words, cwd=project))["store data"] == "fail"
+    assert "store data" not in verdicts(json_of(*words, "--accept-loss", cwd=project))
+    assert toolpost("call", "add", "a=1", "b=2", cwd=project).stderr == ""
+
+
+def test_a_damaged_store_is_told(project: Path) -> None:
+    for _ in range(3):
+        toolpost("call", "add", "a=1", "b=2", cwd=project)
+    file = project / ".toolpost" / "store.db"
+    with file.open("r+b") as stream:
+        stream.truncate(file.stat().st_size // 4096 // 2 * 4096)
+    told = {one["check"]: one for one in json_of("doctor", "--probe", "none", cwd=project)}
+    assert (told["store"]["verdict"], "damaged" in told["store"]["found"]) == ("fail", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_state_folder_of_another_user_is_told_with_its_owner(project: Path) -> None:
+    (project / ".toolpost").mkdir(mode=0o700)
+    os.chown(project / ".toolpost", 65534, 65534)
+    without = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+    for words in (["call", "add", "a=1", "b=2"], ["doctor", "--probe", "none"], ["audit", "tail"]):
+        done = subprocess.run(
+            [*without, *PROGRAM, *words], cwd=project, env=environment(), capture_output=True,
+            text=True, timeout=60,
+        )  # fmt: skip
+        told = " ".join((done.stdout + done.stderr).split())
+        assert "it belongs to the user 'nobody'" in told and "Traceback" not in told

@@ -19,6 +19,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from toolpost.contracts import Line, Store
 from toolpost.errors import Unavailable
 from toolpost.stores.lazy import LazyStore
@@ -64,7 +66,7 @@ def full(folder: Path, how: str) -> dict[str, Any]:
 async def _full(
     path: Path, squeeze: Callable[[], None], relieve: Callable[[], None]
 ) -> dict[str, Any]:
-    store = SqliteStore(path)
+    store = LazyStore(SqliteStore(path))
     await store.open()
     squeeze()
     kept: list[int] = []
@@ -79,7 +81,9 @@ async def _full(
         else:
             kept.append(number)
     readable = len(await store.read(writer="w", limit=10_000))
+    health = [msgspec.to_builtins(await store.health())]
     relieve()
+    health.append(msgspec.to_builtins(await store.health()))
     number += 1
     await store.append([Line("w", number, b"%d" % number * 20_000)])
     kept.append(number)
@@ -91,6 +95,7 @@ async def _full(
     return {
         "kept": kept,
         "readable": readable,
+        "health": health,
         "errors": sorted(errors),
         "sound": sound,
         "found": [number for number, _ in found],

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 LIMIT = 60
@@ -52,6 +53,20 @@ class Server:
             self._process.send_signal(how)
             self._process.wait(LIMIT)
             self._process = None
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Every process of it stands still: connections stay open, and nothing is answered."""
+        assert self._process is not None
+        above = psutil.Process(self._process.pid)
+        stopped = [above, *above.children(recursive=True)]
+        for process in stopped:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in stopped:
+                process.resume()
 
     def database(self) -> str:
         """The DSN of an empty database."""

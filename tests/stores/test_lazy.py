@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,68 @@ async def test_how_it_is_can_be_asked_and_nothing_is_made_for_it(tmp_path: Path)
     told = await store.health()
     assert (told.healthy, "its file is gone" in str(told.error)) == (False, True)
     await store.close()
+
+
+async def filled(file: Path, lines: int = 50) -> None:
+    store = LazyStore(SqliteStore(file))
+    await store.append([Line("w", number + 1, b"x" * 1000) for number in range(lines)])
+    await store.put("s", "k", 1)
+    await store.close()
+
+
+async def test_a_damaged_file_is_found_when_it_is_verified(file: Path) -> None:
+    await filled(file)
+    store = LazyStore(SqliteStore(file))
+    await store.verify()
+    assert await store.health() == Health(True)
+    await store.close()
+    with file.open("r+b") as stream:  # in the middle, where nobody may look for days
+        stream.truncate(file.stat().st_size // 2)
+    store = LazyStore(SqliteStore(file))
+    store.verify_soon()
+    while store.damage is None:
+        await asyncio.sleep(0.01)
+    told = await store.health()
+    assert (told.healthy, "damaged" in str(told.error)) == (False, True)
+    assert "restore a copy" in str(told.error)
+    await store.close()
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed", "older copy"])
+async def test_a_store_that_lost_data_says_so_until_a_person_accepts_it(
+    file: Path, how: str
+) -> None:
+    await filled(file, 5)
+    old = file.read_bytes()
+    store = LazyStore(SqliteStore(file))
+    await store.append([Line("w", number + 6, b"x") for number in range(5)])
+    await store.close()
+    assert store.loss is None
+    if how == "removed":
+        file.unlink()
+    else:
+        file.write_bytes(b"" if how == "emptied" else old)
+    for _ in range(2):  # a restart changes nothing
+        store = LazyStore(SqliteStore(file))
+        await store.open()
+        assert "it had 10 journal lines" in str(store.loss)
+        assert "toolpost doctor --accept-loss" in str(store.loss)
+        assert await store.health() == Health(True)  # what it has now, it keeps
+        await store.close()
+    store.accept_loss()
+    store = LazyStore(SqliteStore(file))
+    await store.open()
+    assert store.loss is None
+    await store.close()
+
+
+async def test_what_a_probe_wrote_must_be_what_it_reads() -> None:
+    class Forgetful(MemoryStore):
+        async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+            return 1
+
+    told = await LazyStore(Forgetful()).health()
+    assert (told.healthy, "not read back" in str(told.error)) == (False, True)
 
 
 async def test_what_the_store_is_like_is_not_hidden() -> None:

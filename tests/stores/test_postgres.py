@@ -6,7 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,48 @@ async def test_a_killed_server_is_said_and_it_goes_on_when_it_is_back(
     await store.append([Line("w", 2, b"x")])
     assert len(await store.read()) == 2
     await store.close()
+
+
+async def test_a_server_that_stops_answering_is_waited_for_once_and_logged_in_a_line(
+    server: Server, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(dsn, patience=3)
+    await store.open()
+    await store.put("s", "k", 1)
+    waited: list[float] = []
+    with server.suspended():
+        for doing in (store.get("s", "k"), store.append([Line("w", 1, b"x")])):
+            begun = time.monotonic()
+            with pytest.raises(Unavailable, match="does not answer"):
+                await doing
+            waited.append(time.monotonic() - begun)
+        await asyncio.wait_for(_until(lambda: "asyncpg.pool" in caplog.text), 60)
+    assert min(waited) < 5.5, "it waits for its patience, and not once more to give up"
+    assert all(record.exc_info is None and not record.exc_text for record in caplog.records)
+    assert (await store.get("s", "k")) == Record(1, 1)
+    await store.close()
+
+
+async def test_what_the_driver_itself_gets_wrong_is_unavailable(dsn: str) -> None:
+    store = PostgresStore(dsn, patience=5)
+    await store.open()
+    pool, store._pool = store._pool, _Broken()
+    with pytest.raises(Unavailable, match="What must be kept cannot be"):
+        await store.get("s", "k")
+    store._pool = pool
+    await store.close()
+
+
+class _Broken:
+    """A pool in a state that only a fault of the driver brings about."""
+
+    async def acquire(self, *, timeout: float) -> Any:
+        raise asyncpg.InternalClientError("got result for unknown protocol state 3")
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.02)
 
 
 async def test_a_journal_that_another_keeps_locked_is_said(dsn: str) -> None:

@@ -80,7 +80,12 @@ async def test_only_its_owner_can_read_the_file_and_what_lies_beside_it(
 ) -> None:
     await store.append([Line("w", 1, b"x")])
     modes = {f.name: stat.S_IMODE(f.stat().st_mode) for f in path.parent.iterdir()}
-    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    assert modes == {
+        "store.db": 0o600,
+        "store.db-wal": 0o600,
+        "store.db-shm": 0o600,
+        "store.db-note": 0o600,
+    }
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -141,7 +146,7 @@ async def test_many_may_be_the_first_to_open_a_file(path: Path) -> None:
     [
         ("UPDATE schema SET version = 99", "was written by a newer toolpost (schema 99"),
         ("DROP TABLE schema", "is the database of something else"),
-        (None, "is no SQLite file"),
+        (None, "is not a SQLite file"),
     ],
 )
 async def test_a_file_that_is_not_ours_is_refused_and_left_alone(
@@ -199,6 +204,11 @@ def test_a_full_disk_is_said_tears_nothing_and_is_over_when_there_is_room(
     assert len(seen["kept"]) > 5
     assert seen["found"] == seen["kept"]  # what was refused is not there, what was told is
     assert seen["readable"] == len(seen["kept"]) - 1
+    full, relieved = seen["health"]
+    if how == "tmpfs":
+        assert (full["healthy"], "the disk is full" in full["error"]) == (False, True)
+    else:  # a disk of two megabytes is as good as full
+        assert relieved == {"healthy": True}
 
 
 async def test_what_is_there_can_be_read_by_who_writes_nothing(
@@ -338,7 +348,10 @@ async def test_what_was_handed_over_is_written_before_the_end(path: Path) -> Non
     await store.open()
     assert len(await store.scan("s")) == 100
     await store.close()
-    assert [f.name for f in path.parent.iterdir()] == ["store.db"]  # closed cleanly
+    assert {f.name for f in path.parent.iterdir()} == {
+        "store.db",
+        "store.db-note",
+    }  # closed cleanly
 
 
 async def test_several_loops_share_one_handle(store: SqliteStore) -> None:

@@ -34,7 +34,7 @@ from toolpost.config import FILE_NAME, Config, Settings, find, unlisted
 from toolpost.contracts import Health
 from toolpost.errors import SetupError
 from toolpost.executor import Executor
-from toolpost.parts import idle
+from toolpost.parts import idle, store_of
 from toolpost.registry import Registry
 from toolpost.runtime import Runtime
 from toolpost.spec import Isolation, ToolSpec
@@ -60,15 +60,22 @@ _NO_ISOLATION: Final = {
     show_default=True,
     help="Attack the sandbox as it is here, at every level that can be had (all), or not at all.",
 )
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Accept that the store lost data. Until then, health and every start say so.",
+)
 @json_option
 @pass_asked
-def command(asked: Asked, *, which: Which, as_json: bool) -> None:
+def command(asked: Asked, *, which: Which, accept_loss: bool, as_json: bool) -> None:
     """Check that everything here works.
 
     Loads every source, binds every tool, runs a tool in each kind of isolation, stops one that
     leaves a daemon behind, and attacks the sandbox from inside, which takes some seconds. Ends with
     1 if something fails: a tool that cannot be confined as it asks, an attack that gets out.
     """
+    if accept_loss:
+        store_of(find(asked.config)).accept_loss()
     findings = run(asked, _examined(asked, which))
     if as_json:
         print_json([one.to_dict() for one in findings])
@@ -143,6 +150,7 @@ async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
 
 async def _parts(runtime: Runtime) -> AsyncIterator[Finding]:
     """The sources, the lock, the store, and the rings that can say how they are."""
+    await runtime.store.verify()
     with suppress(SetupError):  # of the store, which tells it below
         await runtime.open_rings()
     health = await runtime.health()

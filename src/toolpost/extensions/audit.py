@@ -19,7 +19,7 @@ from toolpost.contracts import Opens, Ring, Road, Surroundings, Walk, Watch
 from toolpost.errors import ConfigError, Unavailable
 from toolpost.extensions.audit_records import NOT_JSON, SHOWN, ToolRecords, snapshot
 from toolpost.ledger.block import Sent, Shape, encode_row
-from toolpost.ledger.opening import FOLDER, open_chain
+from toolpost.ledger.opening import FOLDER, is_there, open_chain
 from toolpost.ledger.record import AuditRecord
 from toolpost.ledger.retention import prune
 from toolpost.ledger.scribe import BATCH, Scribe
@@ -90,7 +90,7 @@ class Audit:
         """Close what dead writers left open now, and not with the first call. If there has been
         none yet, nothing is made.
         """
-        if self._folder is None or self._folder.exists():
+        if self._folder is None or is_there(self._folder):
             await self._scribe.open()
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from toolpost.call import Call, Caller
 from toolpost.contracts import Lined, Road, Surroundings, Vouches
-from toolpost.digest import digest
+from toolpost.digest import digest_json
 from toolpost.ledger.block import Sent, Shape, text_of
 from toolpost.ledger.record import OK, AuditRecord, Who
 from toolpost.redact import clean_json, redact, redact_text
@@ -46,6 +46,8 @@ class ToolRecords:
         self._isolation: str | None = None
         self._whom: tuple[Caller, Who] | None = None
         self._shapes: dict[Any, Shape] = {}
+        self._steps: tuple[Sequence[Any], list[str]] = ((), [])
+        """The trail of the last call, and as it is written: most calls have the same."""
         self._failed: tuple[str, str] | None = None
         """How the last call failed that did."""
         # of what is sent, nothing reaches the tool as something else, or stands in the schema
@@ -133,17 +135,15 @@ class ToolRecords:
 
     def _asked(self, call: Call, sent: Sent, ago: float) -> dict[str, Any]:
         text = text_of(sent)
+        value = json.loads(text)
         try:
-            exact = digest(json.loads(text))
+            exact = digest_json(value)
         except (ValueError, RecursionError):
             exact = ""
-        return {
-            **self._same(call),
-            "time": self._wall(ago),
-            "call_id": call.call_id,
-            "arguments": _shown(text),
-            "arguments_digest": exact,
-        }
+        said = self._same(call)
+        said["time"], said["call_id"] = self._wall(ago), call.call_id
+        said["arguments"], said["arguments_digest"] = _shown(text, value), exact
+        return said
 
     def _same(self, call: Call) -> dict[str, Any]:
         return {
@@ -162,12 +162,14 @@ class ToolRecords:
     def _end(
         self, call: Call, error: Failure | None, about: Metadata | None, *, took: float | None
     ) -> dict[str, Any]:
-        trail = [_step(step) for step in (call.trail if about is None else about.trail)]
+        steps = call.trail if about is None else about.trail
+        if steps != self._steps[0]:
+            self._steps = ([*steps], [_step(step) for step in steps])
         end: dict[str, Any] = {
             "code": OK,
             "outcome": "none" if self.spec.effects == "read" else "done",
             "duration_ms": None if took is None else round(took, 3),
-            "trail": trail,
+            "trail": self._steps[1],
             "approver": _approver(call.about if about is None else about),
             "attempts": 1 if about is None else about.attempts,
             "cached": about is not None and about.cached,
@@ -177,7 +179,7 @@ class ToolRecords:
                 "code": error.code,
                 "outcome": error.effects,
                 "message": _cut(_harmless(error.message[: SHOWN + _MARGIN])),
-                "details": _shown(snapshot(error.details)) if error.details else None,
+                "details": _shown_details(error.details) if error.details else None,
             }
         return end
 
@@ -286,10 +288,18 @@ def snapshot(arguments: Any) -> str:
         return '"(not JSON)"'
 
 
-def _shown(text: str) -> Any:
+def _shown(text: str, value: Any) -> Any:
+    """The value of a JSON text as people may read it."""
     if len(text) > _STRUCTURED:
         return f"({len(text.encode())} bytes)"
-    return _shown_value(json.loads(text))
+    if len(text) <= SHOWN // 4:  # of four bytes a character at most
+        return redact(value)
+    return _shown_value(value)
+
+
+def _shown_details(details: Any) -> Any:
+    text = snapshot(details)
+    return _shown(text, json.loads(text))
 
 
 def _shown_value(value: Any) -> Any:

@@ -8,6 +8,7 @@ writer are its own: its anchor file is locked.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,11 @@ FOLDER: Final = "audit"
 KEY: Final = "audit"
 _PAGE: Final = 64
 """Lines that are read at once: each may hold a thousand records."""
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a folder exists; one in a place that may not be looked into does not."""
+    return os.path.exists(folder)  # noqa: PTH110 - Path.exists raises PermissionError
 
 
 async def lines_of(

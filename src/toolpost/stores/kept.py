@@ -6,6 +6,8 @@ Above: the stores. It knows nothing of where they put things.
 from __future__ import annotations
 
 import math
+import os
+import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -104,7 +106,24 @@ def unwritten(lines: Iterable[Line], there: Mapping[tuple[str, int], bytes]) -> 
 
 def unwritable(folder: Path, why: str) -> ConfigError:
     """A folder in which a store cannot be made: where, why, and what to do about it."""
+    owner = foreign_owner(folder)
+    belongs = "" if owner is None else f"; it belongs to {owner}"
+    say = "Say" if owner is None else f"Run this as {owner}, or say"
     return ConfigError(
-        f'nothing can be kept in {folder}: {why}. Say in the config state = "…" for another '
-        'folder, or store = { kind = "memory" } to keep nothing'
+        f'nothing can be kept in {folder}: {why}{belongs}. {say} in the config state = "…" for '
+        'another folder, or store = { kind = "memory" } to keep nothing'
     )
+
+
+def foreign_owner(path: Path) -> str | None:
+    """The user that a file or folder belongs to, if that is somebody else."""
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return None
+    if owner == os.geteuid():
+        return None
+    try:
+        return f"the user {pwd.getpwuid(owner).pw_name!r}"
+    except KeyError:
+        return f"the user with the id {owner}"

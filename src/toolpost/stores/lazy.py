@@ -14,13 +14,16 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from toolpost.contracts import Health, Line, Prunes, Record, Store
 from toolpost.errors import CallError, SetupError, ToolpostError, Unavailable
 from toolpost.stores.kept import unwritable
 
 _log = logging.getLogger("toolpost.store")
+_PROBES: Final = "health"
+_PROBE_LIFE: Final = 60.0
+"""Seconds after which the value that a probe wrote goes."""
 
 
 @runtime_checkable
@@ -28,6 +31,18 @@ class _OpensToRead(Protocol):
     """A store that can be read where it cannot be written."""
 
     async def open_to_read(self) -> None: ...
+
+
+@runtime_checkable
+class _Verifiable(Protocol):
+    """A store that can tell what a write does not show."""
+
+    @property
+    def problem(self) -> str | None: ...
+    @property
+    def loss(self) -> str | None: ...
+    def accept_loss(self) -> None: ...
+    async def find_damage(self) -> str | None: ...
 
 
 class LazyStore:
@@ -43,6 +58,10 @@ class LazyStore:
         """The file it makes when it is opened, if that is what it does."""
         self.volatile: bool = getattr(store, "volatile", False)
         self.problem: str | None = None
+        self.damage: str | None = None
+        """What ``verify`` found, if anything."""
+        self._verification: asyncio.Future[None] | None = None
+        self._probe_id = os.urandom(8).hex()
         self._turn = asyncio.Lock()
         self._home: int | None = None
         """The process that has opened it."""
@@ -90,22 +109,59 @@ class LazyStore:
     async def close(self) -> None:
         if self._home not in (None, os.getpid()):
             return
+        if self._verification is not None:
+            self._verification.cancel()
+            await asyncio.wait([self._verification])
         async with self._turn:
             self._closed, opened, self._home = True, self._home is not None, None
             if opened:
                 await self._store.close()
 
     async def health(self) -> Health:
-        """It is tried, unless that would make it: then whether it could be made."""
+        """A value is written and read back, unless that would make the store: then whether it could
+        be made.
+        """
         if self._home is None and not self.there:
             assert self.path is not None, "what has no file is there"
             return _could_be_made(self.path)
+        if self.damage is not None:
+            return Health(False, f"{self.path}: {self.damage}")
         try:
             await self.open()
-            await self._store.put("health", "nothing", None)
+            await self._probe()
         except ToolpostError as fault:
             return Health(False, self._told(fault))
-        return Health(True)
+        problem = self._store.problem if isinstance(self._store, _Verifiable) else None
+        return Health(problem is None, problem and f"{self.path}: {problem}")
+
+    async def _probe(self) -> None:
+        key, value = f"probe-{self._probe_id}", os.urandom(2048).hex()
+        await self._store.put(_PROBES, key, value, ttl=_PROBE_LIFE)
+        found = await self._store.get(_PROBES, key)
+        if found is None or found.value != value:
+            raise Unavailable("What must be kept cannot be: what was written is not read back.")
+
+    async def verify(self) -> None:
+        """Read the whole store and look for damage, where a store can do that. ``health`` then says
+        what was found.
+        """
+        if self.there and isinstance(self._store, _Verifiable):
+            self.damage = await self._store.find_damage()
+            if self.damage is not None:
+                _log.error("store %s: %s", self.path, self.damage)
+
+    def verify_soon(self) -> None:
+        """The same beside everything else: a large store takes a while to read."""
+        self._verification = asyncio.ensure_future(self.verify())
+
+    @property
+    def loss(self) -> str | None:
+        """What the store once held and holds no longer, until a person accepts it."""
+        return self._store.loss if isinstance(self._store, _Verifiable) else None
+
+    def accept_loss(self) -> None:
+        if isinstance(self._store, _Verifiable):
+            self._store.accept_loss()
 
     async def get(self, space: str, key: str) -> Record | None:
         return await (await self._opened()).get(space, key)

@@ -56,6 +56,18 @@ MIGRATIONS: Final = (
         "CREATE INDEX records_ends ON records (ends) WHERE ends IS NOT NULL",
         "CREATE INDEX journal_writer ON journal (writer, position)",
     ),
+    (  # 3: lines are appended in one round trip; the lock comes first, so that positions are in
+        # the order of commits
+        """CREATE FUNCTION append_lines(writers text[], numbers bigint[], bodies bytea[], lock int)
+        RETURNS void LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM pg_advisory_xact_lock(lock, to_regclass('journal')::oid::int);
+            INSERT INTO journal (writer, number, body)
+            SELECT new.writer, new.number, new.body
+            FROM unnest(writers, numbers, bodies) WITH ORDINALITY AS new (writer, number, body, nth)
+            ORDER BY new.nth;
+        END $$""",
+    ),
 )
 """The statements that lead from each version of the schema to the next; only ever added to."""
 
@@ -85,11 +97,33 @@ _PRUNE: Final = (
     "DELETE FROM journal WHERE position IN "
     "(SELECT position FROM journal WHERE writer = $1 AND number < $2 ORDER BY number LIMIT $3)"
 )
+_APPEND: Final = "SELECT append_lines($1, $2, $3, $4)"
 _PRUNE_MOST: Final = 5000
 _SWEEP_EVERY: Final = 30.0
 _AT_ONCE: Final = 1000
 _LOCK: Final = 0x746F6F6C
 """Which advisory lock; together with the schema's number it is this store's alone."""
+
+
+_FAULTS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,  # with TimeoutError
+)
+"""What the server, the driver and the way between them may raise."""
+
+
+def _drop_traceback(record: logging.LogRecord) -> bool:
+    """The driver logs a traceback each time it cannot reach a server; its message is enough."""
+    if record.exc_info:
+        fault = record.exc_info[1]
+        record.msg, record.args = f"{record.getMessage()}: {type(fault).__name__}: {fault}", ()
+        record.exc_info = None
+    return True
+
+
+logging.getLogger("asyncpg.pool").addFilter(_drop_traceback)
 
 
 class PostgresOptions(Options, frozen=True, kw_only=True):
@@ -151,6 +185,7 @@ class PostgresStore:
                     max_size=self._connections,
                     timeout=self._patience,
                     command_timeout=self._patience,
+                    reset=_keep_session,
                     server_settings={"search_path": self._schema, "application_name": "toolpost"},
                 )
                 try:
@@ -263,7 +298,7 @@ class PostgresStore:
         if self._pool is None:
             raise Unavailable("The store is not open.")
         with _translated():
-            async with self._pool.acquire(timeout=self._patience) as connection:
+            async with _acquire(self._pool, self._patience) as connection:
                 yield connection
 
     async def _sweep(self, connection: Any) -> None:
@@ -273,7 +308,7 @@ class PostgresStore:
         self._sweep_at = now + _SWEEP_EVERY
         try:
             gone = await connection.execute(_SWEEP)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
+        except _FAULTS as fault:
             _log.warning("store: what has ended could not be removed: %s", fault)
         else:
             if gone == "DELETE 500":
@@ -302,30 +337,38 @@ class PostgresStore:
     async def _appended(
         self, pool: Any, batch: Sequence[tuple[Sequence[Line], Any]]
     ) -> Sequence[Exception | None]:
-        outcomes: list[Exception | None] = []
+        lines = [line for lines, _ in batch for line in lines]
         try:
-            with _translated():
-                async with (
-                    pool.acquire(timeout=self._patience) as connection,
-                    connection.transaction(),
-                ):
-                    await connection.execute(
-                        "SELECT pg_advisory_xact_lock($1, to_regclass('journal')::oid::int)", _LOCK
-                    )
-                    there = await _there(connection, [one for lines, _ in batch for one in lines])
-                    fresh: list[Line] = []
-                    for lines, _ in batch:
-                        try:
-                            new = unwritten(lines, there)
-                        except CallError as refused:
-                            outcomes.append(refused)
-                            continue
-                        there.update({(line.writer, line.number): line.body for line in new})
-                        fresh += new
-                        outcomes.append(None)
-                    await _insert(connection, fresh)
+            with _translated(), contextlib.suppress(asyncpg.UniqueViolationError):
+                async with _acquire(pool, self._patience) as connection:
+                    await connection.execute(_APPEND, *_columns(lines), _LOCK)
+                    return [None] * len(batch)
+            return await self._append_anew(pool, batch)
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             return [_again(fault) for _ in batch]
+
+    async def _append_anew(
+        self, pool: Any, batch: Sequence[tuple[Sequence[Line], Any]]
+    ) -> Sequence[Exception | None]:
+        """Some of the lines are there already: a line comes again after a fault."""
+        outcomes: list[Exception | None] = []
+        with _translated():
+            async with _acquire(pool, self._patience) as connection, connection.transaction():
+                await connection.execute(
+                    "SELECT pg_advisory_xact_lock($1, to_regclass('journal')::oid::int)", _LOCK
+                )
+                there = await _there(connection, [one for lines, _ in batch for one in lines])
+                fresh: list[Line] = []
+                for lines, _ in batch:
+                    try:
+                        new = unwritten(lines, there)
+                    except CallError as refused:
+                        outcomes.append(refused)
+                        continue
+                    there.update({(line.writer, line.number): line.body for line in new})
+                    fresh += new
+                    outcomes.append(None)
+                await connection.execute(_APPEND, *_columns(fresh), _LOCK)
         return outcomes
 
 
@@ -401,15 +444,31 @@ async def _there(connection: Any, lines: Sequence[Line]) -> dict[tuple[str, int]
     return {(writer, number): body for writer, number, body in rows}
 
 
-async def _insert(connection: Any, lines: Sequence[Line]) -> None:
-    await connection.execute(
-        "INSERT INTO journal (writer, number, body) "
-        "SELECT writer, number, body FROM unnest($1::text[], $2::bigint[], $3::bytea[]) "
-        "WITH ORDINALITY AS new (writer, number, body, nth) ORDER BY nth",
+def _columns(lines: Sequence[Line]) -> tuple[list[str], list[int], list[bytes]]:
+    return (
         [line.writer for line in lines],
         [line.number for line in lines],
         [line.body for line in lines],
     )
+
+
+async def _keep_session(_: Any) -> None:
+    """Nothing here changes a session, so there is nothing to reset, which takes a round trip."""
+
+
+@contextlib.asynccontextmanager
+async def _acquire(pool: Any, patience: float) -> AsyncIterator[Any]:
+    """A connection of the pool. One whose server does not answer is closed at once: to give it back
+    in good order would take the same patience again.
+    """
+    connection = await pool.acquire(timeout=patience)
+    try:
+        yield connection
+    except (TimeoutError, asyncio.CancelledError):
+        connection.terminate()
+        raise
+    finally:
+        await pool.release(connection, timeout=patience)
 
 
 @contextlib.contextmanager
@@ -426,8 +485,9 @@ def _translated() -> Iterator[None]:
         asyncpg.ClientConfigurationError,
     ) as fault:
         raise ConfigError(f"the PostgreSQL server refuses: {fault}") from fault
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as fault:
-        _log.error("store: %s: %s", type(fault).__name__, fault)
+    except _FAULTS as fault:
+        told = "no answer in time" if isinstance(fault, TimeoutError) else fault
+        _log.error("store postgres: %s: %s", type(fault).__name__, told)
         why = "the disk is full" if isinstance(fault, asyncpg.DiskFullError) else _WHY
         raise Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0) from fault
 

@@ -9,6 +9,8 @@ Below: ``lane`` (the threads), ``sqlite_file`` (the file). It refuses to know wh
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,9 +23,17 @@ from toolpost.clock import SystemClock
 from toolpost.contracts import Clock, Line, Record
 from toolpost.errors import CallError, Unavailable
 from toolpost.options import Options, options_from
-from toolpost.stores.kept import behind, checked, encoded, lifetime, lined, ranged, unwritten
+from toolpost.stores.kept import FULL, behind, checked, encoded, lifetime, lined, ranged, unwritten
 from toolpost.stores.lane import Do, Lane
 from toolpost.stores.sqlite_file import File, from_outside, transaction, translated
+from toolpost.stores.sqlite_integrity import (
+    accept_loss,
+    find_damage,
+    is_disk_full,
+    read_counters,
+    read_loss,
+    write_note,
+)
 
 T = TypeVar("T")
 _Job = Do[sqlite3.Connection]
@@ -82,6 +92,23 @@ class SqliteStore:
                 Lane("toolpost-store-writer", writer.run, writer.end),
                 Lane("toolpost-store-reader", reader.run, reader.end),
             )
+
+    async def find_damage(self) -> str | None:
+        """Read the whole file, on a thread of its own; what is wrong with it, if anything is."""
+        return await asyncio.to_thread(find_damage, self.path.absolute())
+
+    @property
+    def problem(self) -> str | None:
+        """What a write would not show: that the disk is all but full."""
+        return f"{FULL}; free some space" if is_disk_full(self.path) else None
+
+    @property
+    def loss(self) -> str | None:
+        """What the store once held and holds no longer, until a person accepts it."""
+        return read_loss(self.path)
+
+    def accept_loss(self) -> None:
+        accept_loss(self.path)
 
     async def close(self) -> None:
         """What was handed over is still written."""
@@ -164,6 +191,8 @@ class _Writer:
 
     def end(self) -> None:
         if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                write_note(self._file.path, read_counters(self._connection))
             self._connection.close()
         self._connection = None
 
@@ -171,15 +200,18 @@ class _Writer:
         if self._connection is None:
             self._connection = self._file.writer()
         self._file.check()
+        is_due = self._clock.monotonic() >= self._sweep_at
         with transaction(self._connection):
             outcomes = [_outcome(job, self._connection) for job in batch]
-            self._sweep(self._connection)
+            if is_due:
+                self._sweep(self._connection)
+        if is_due:
+            write_note(self._file.path, read_counters(self._connection))
         return outcomes
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Some of what has ended goes, now and then, along with somebody's write."""
-        if (now := self._clock.monotonic()) < self._sweep_at:
-            return
+        now = self._clock.monotonic()
         gone = connection.execute(
             "DELETE FROM records WHERE version IN "
             "(SELECT version FROM records WHERE ends <= ? LIMIT ?)",

@@ -19,6 +19,7 @@ from typing import Final
 
 from toolpost.errors import ConfigError, ToolpostError, Unavailable
 from toolpost.stores.kept import FORBIDDEN, FULL, READ_ONLY, UNREADABLE, unwritable
+from toolpost.stores.sqlite_integrity import check_continuity
 
 _log = logging.getLogger("toolpost.store")
 
@@ -142,6 +143,7 @@ class File:
             raise
         if self._identity is None:
             self._identity = self._now()
+            check_continuity(connection, self.path)
         return connection
 
     def reader(self) -> sqlite3.Connection:
@@ -208,7 +210,10 @@ class File:
                 time.sleep(_MANY_TRIES)
             except sqlite3.DatabaseError as fault:
                 if _code(fault) == sqlite3.SQLITE_NOTADB:
-                    raise ConfigError(f"{self.path} is no SQLite file: name another") from fault
+                    raise ConfigError(
+                        f"{self.path} is not a SQLite file, or it is damaged: restore a copy, or "
+                        "name another file"
+                    ) from fault
                 raise
             else:
                 if mode != "wal":
