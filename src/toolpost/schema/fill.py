@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from toolpost.plain import json_name
-from toolpost.schema.tree import Schema, Tree
+from toolpost.schema.tree import REFERENCES, Schema, Tree, subschemas
 
 Fill = Callable[[Any], Any]
 
@@ -68,11 +68,25 @@ def plan_defaults(tree: Tree, unusable: Container[int]) -> Fill | None:
 
 def is_safe_to_fill(tree: Tree) -> bool:
     """Whether no default that fits its own subschema can make a valid value invalid."""
-    for place in tree.places():
-        keywords = place.schema.keys()
-        if not keywords <= _INDEPENDENT or ("properties" in keywords and keywords & _WHOLE):
-            return False
-    return True
+    return _is_safe(tree.root)
+
+
+def _is_safe(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return True
+    keywords = schema.keys()
+    if keywords <= _INDEPENDENT and not ("properties" in keywords and keywords & _WHOLE):
+        return all(_is_safe(inner) for _, inner in subschemas(schema))
+    return not _may_be_filled(schema)
+
+
+def _may_be_filled(schema: Any) -> bool:
+    """Whether a default might be added within a value that this subschema describes."""
+    if not isinstance(schema, dict):
+        return False
+    if "properties" in schema or REFERENCES & schema.keys():
+        return True
+    return any(_may_be_filled(inner) for _, inner in subschemas(schema))
 
 
 _WHOLE: Final = frozenset(("enum", "const"))
