@@ -18,7 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSchema
-from toolpost.schema import Schema, gives_whole_numbers, verify, verify_input
+from toolpost.schema import (
+    Schema,
+    faulty_defaults,
+    gives_whole_numbers,
+    register_schemas,
+    verify,
+    verify_input,
+)
+from toolpost.schema.resources import remove_schema
+from toolpost.schema.tree import DRAFTS
 
 ADD = {
     "type": "object",
@@ -418,11 +427,79 @@ def test_a_default_is_never_shared_between_calls() -> None:
         ({"type": "string", "default": None}, "expected string"),
         ({"type": "integer", "minimum": 3, "default": 1}, "must be at least 3"),
         ({"$ref": "#/$defs/n", "default": 0}, "must be at least 1"),
+        ({"enum": ["a"], "default": "b"}, "must be a; allowed: a"),
     ],
 )
-def test_a_default_must_fit_its_own_schema(child: Any, message: str) -> None:
-    schema = {"properties": {"a/b": child}, "$defs": {"n": {"type": "integer", "minimum": 1}}}
-    assert refused(schema) == (f"/properties/a~1b/default: does not fit its own schema: {message}")
+def test_a_default_that_does_not_fit_is_told_of_and_not_filled_in(child: Any, message: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a/b": child, "good": {"type": "integer", "default": 5}},
+        "$defs": {"n": {"type": "integer", "minimum": 1}},
+    }
+    verify_input(schema)
+    assert [(one.at, one.problem) for one in faulty_defaults(schema)] == [
+        (("properties", "a/b"), message)
+    ]
+    assert Schema(schema).admit({}) == {"good": 5}
+
+
+def test_a_required_parameter_with_a_default_is_still_missing() -> None:
+    inner = {"type": "object", "properties": {"b": {"default": 1}}, "required": ["b"]}
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "default": 1}, "c": inner}}
+    missing = refusal({**schema, "required": ["a"]}, {}).message
+    assert missing == "Missing required parameter: a"
+    assert refusal(schema, {"c": {}}).message.startswith("/c")
+    assert Schema(schema).admit({"c": {"b": 2}}) == {"a": 1, "c": {"b": 2}}
+
+
+ONE = {"default": 1}
+
+
+@pytest.mark.parametrize(
+    ("more", "sent"),
+    [
+        ({"dependentRequired": {"a": ["b"]}}, {}),
+        ({"allOf": [{"properties": {"a": {"maximum": 3}}}]}, {}),
+        ({"maxProperties": 1}, {"b": 1}),
+        ({"not": {"required": ["a"]}}, {}),
+        ({"properties": {"a": {"default": 5}}, "enum": [{}]}, {}),
+        (
+            {"properties": {"l": {"uniqueItems": True, "items": {"properties": {"x": ONE}}}}},
+            {"l": [{}, {"x": 1}]},
+        ),
+    ],
+)  # fmt: skip
+def test_a_default_never_makes_valid_arguments_invalid(more: Any, sent: Any) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "default": 5}}, **more}
+    verify_input(schema)
+    assert Schema(schema).admit(sent) == sent
+
+
+def test_a_default_never_makes_invalid_arguments_valid() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "default": 5}},
+        "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+    }
+    refusal(schema, {})
+    assert Schema(schema).admit({"b": 1}) == {"a": 5, "b": 1}
+
+
+@pytest.mark.parametrize("draft", [None, *DRAFTS])
+def test_bounds_of_draft_4_are_understood_in_every_draft(draft: str | None) -> None:
+    child = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 9}
+    schema = {"type": "object", "properties": {"a": {**child, "exclusiveMaximum": False}}}
+    if draft is not None:
+        schema["$schema"] = draft
+    before = copy.deepcopy(schema)
+    now = verify_input(schema)
+    assert schema == before, "what was given is not changed"
+    if draft is None or DRAFTS[draft] > 4:
+        assert now["properties"]["a"] == {"type": "number", "exclusiveMinimum": 0, "maximum": 9}
+    for form in (schema, now):
+        assert Schema(form).admit({"a": 9}) == {"a": 9}
+        refusal(form, {"a": 0})
+        refusal(form, {"a": 10})
 
 
 @pytest.mark.parametrize(
@@ -585,7 +662,7 @@ def test_arguments_that_native_code_alone_decides_on_are_not_looked_at_by_python
         ({"maxLength": -1}, "/maxLength: must be at least 0"),
         ({"pattern": "["}, "/pattern: is not a valid regular expression"),
         ({"patternProperties": {"[": {}}}, "/patternProperties/[: is not a valid regular"),
-        ({"$schema": "http://example.org/mine"}, "/$schema: must be one of: http://json-schema"),
+        ({"$schema": "http://example.org/mine"}, "/$schema: must be registered or one of: http"),
         ({"properties": {"a": 3}}, "/properties/a: expected"),
         ({"enum": {1, 2}}, "/enum: set is not a JSON value"),
         ({"$ref": "#/$defs/nope"}, "/$ref: refers to a place in this schema that does not exist"),
@@ -830,6 +907,147 @@ def test_a_pattern_with_look_ahead_works_on_ordinary_text() -> None:
     assert schema.admit({"a": "text " * 1000})
     with pytest.raises(InvalidArguments, match="/a: must match the pattern"):
         schema.admit({"a": "   "})
+
+
+def test_a_pattern_for_keys_may_look_ahead() -> None:
+    schema = {
+        "type": "object",
+        "patternProperties": {"^(?!_)[a-z_]+$": {"type": "integer"}},
+        "properties": {"Name": {"type": "string"}},
+        "additionalProperties": False,
+    }
+    verify_input(schema)
+    assert Schema(schema).admit({"Name": "x", "a_b": 1}) == {"Name": "x", "a_b": 1}
+    for wrong in ({"_a": 1}, {"a": "x"}, {"a" * 200_000: 1}, {"Name": 1}):
+        refusal(schema, wrong)
+
+
+FIFTY = [{"pattern": f"^(?=(a|aa)+x{n})"} for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"items": {"pattern": r"^(?=(a|aa|aaa)+\1c)"}}}},
+        {"properties": {"a": {"items": {"not": {"pattern": r"(?!x)(.*)(.*)(.*)\1\2y"}}}}},
+        {"properties": {"a": {"items": {"allOf": FIFTY}}}},
+        {"properties": {"b": {"patternProperties": {r"^(?=(a|aa|aaa)+\1c)": {"type": "null"}}}}},
+    ],
+)
+def test_many_texts_do_not_make_a_pattern_run_away(schema: Any) -> None:
+    texts = ["a" * 60 + str(index) for index in range(8_000)]
+    begun = time.monotonic()
+    refusal({"type": "object", **schema}, {"a": texts, "b": dict.fromkeys(texts, 1)})
+    assert time.monotonic() - begun < 30, "each text has its limit; all of them together have one"
+
+
+@contextmanager
+def registered(schemas: dict[str, Any]) -> Iterator[None]:
+    register_schemas(schemas)
+    try:
+        yield
+    finally:
+        for address in schemas:
+            remove_schema(address)
+
+
+META = "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_a_parameter_may_be_a_schema_by_its_meta_schema(draft: str) -> None:
+    schema = {"$schema": draft, "type": "object", "properties": {"s": {"$ref": draft}}}
+    verify_input(schema)
+    assert Schema(schema).admit({"s": {"properties": {"a": {"type": "string"}}}})
+    assert refusal(schema, {"s": {"properties": {"a": {"type": 5}}}}).message.startswith("/s")
+
+
+def test_a_registered_schema_is_found_by_its_address() -> None:
+    money = {"type": "object", "properties": {"unit": {"$ref": "unit#/$defs/name"}}}
+    unit = {"$id": "urn:units", "$defs": {"name": {"enum": ["EUR"]}}}
+    addresses = {"https://example.com/money": money, "https://example.com/unit": unit}
+    schema = {"type": "object", "properties": {"price": {"$ref": "https://example.com/money"}}}
+    assert "is not fetched" in refused(schema)
+    with registered(addresses):
+        verify_input(schema)
+        assert Schema(schema).admit({"price": {"unit": "EUR"}}) == {"price": {"unit": "EUR"}}
+        assert refusal(schema, {"price": {"unit": "USD"}}).message.startswith("/price/unit")
+        with pytest.raises(InvalidSchema, match="another schema is registered"):
+            register_schemas({"https://example.com/money": {}})
+    assert "is not fetched" in refused(schema)
+
+
+@pytest.mark.parametrize(
+    ("address", "schema", "message"),
+    [
+        ("money", {}, "is absolute"),
+        ("urn:a#b", {}, "has no fragment"),
+        (META, {}, "addresses of the standard"),
+        ("urn:a", {"type": "strnig"}, "must be one or a list of"),
+        ("urn:a", {"$ref": "urn:b"}, "is not fetched"),
+        ("urn:a", {"pattern": "(a{1000}){1000}"}, "counted repetitions"),
+        ("urn:a", {"$ref": "urn:a"}, "refers to itself"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_and_not_kept(
+    address: str, schema: Any, message: str
+) -> None:
+    with pytest.raises(InvalidSchema, match=message):
+        register_schemas({address: schema})
+    assert "is not fetched" in refused({"$ref": "urn:a"})
+
+
+def test_a_registered_schema_of_another_draft_is_refused() -> None:
+    draft_7 = "http://json-schema.org/draft-07/schema#"
+    with registered({"urn:old": {"$schema": draft_7, "type": "string"}}):
+        assert "another draft" in refused({"$ref": "urn:old"})
+        verify({"$schema": draft_7, "$ref": "urn:old"})
+
+
+def test_a_registered_dialect_says_which_keywords_count() -> None:
+    dialect = {
+        "$schema": META,
+        "$id": "urn:dialect",
+        "$vocabulary": {
+            "https://json-schema.org/draft/2020-12/vocab/core": True,
+            "https://json-schema.org/draft/2020-12/vocab/applicator": True,
+        },
+        "$dynamicAnchor": "meta",
+        "allOf": [
+            {"$ref": "https://json-schema.org/draft/2020-12/meta/applicator"},
+            {"$ref": "https://json-schema.org/draft/2020-12/meta/core"},
+        ],
+    }
+    schema = {"$schema": "urn:dialect", "properties": {"no": False, "n": {"minimum": 5}}}
+    with registered({"urn:dialect": dialect}):
+        verify(schema)
+        assert Schema(schema).check({"n": 1}) == {"n": 1}, "no vocabulary has minimum"
+        for wrong in ({"no": 1}, {"n": float("nan")}, {"n": object()}):
+            with pytest.raises(InvalidOutput):
+                Schema(schema).check(wrong)
+        look_around = {**schema, "properties": {"a": {"pattern": "^(?=a)"}}}
+        assert "no dialect of its own" in refused(look_around)
+
+
+def test_a_dynamic_reference_is_closed_only_if_all_that_it_may_mean_is() -> None:
+    schema = {
+        "$id": "urn:root",
+        "$ref": "urn:list",
+        "$defs": {
+            "open": {"$dynamicAnchor": "item"},
+            "list": {
+                "$id": "urn:list",
+                "type": "array",
+                "items": {"$dynamicRef": "#item"},
+                "$defs": {"item": {"$dynamicAnchor": "item", "type": "integer"}},
+            },
+        },
+    }
+    verify(schema)
+    assert Schema(schema).check(["x"]) == ["x"], "the open one is meant"
+    for wrong in ([float("nan")], [object()]):
+        with pytest.raises(InvalidOutput):
+            Schema(schema).check(wrong)
 
 
 @contextmanager

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Text,
     )
     from toolpost.runtime import Runtime
+    from toolpost.schema import register_schemas
     from toolpost.signature import Given, Injected, Secret
     from toolpost.spec import Cache, Limits, Permissions, Retry, ToolSpec
 
@@ -130,6 +131,7 @@ __all__ = [
     "Walk",
     "Watch",
     "create_tool",
+    "register_schemas",
     "tool",
     "validate_tool_input",
     "validate_tool_output",
@@ -150,6 +152,7 @@ _HOMES: Final = {
     "toolpost.registry": "Registry",
     "toolpost.result": "Audio Failure Image Metadata Output Part Resource Result Text",
     "toolpost.runtime": "Runtime",
+    "toolpost.schema": "register_schemas",
     "toolpost.signature": "Given Injected Secret",
     "toolpost.spec": "Cache Limits Permissions Retry ToolSpec",
     "toolpost.authoring": (

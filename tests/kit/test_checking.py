@@ -207,6 +207,17 @@ def test_what_is_required_has_to_be_described() -> None:
     assert told(scored(inputSchema=schema)) == {("warning", "schema", place)}
 
 
+def test_a_default_that_is_never_used_is_told_of() -> None:
+    unfit = {"type": "integer", "description": "How many.", "default": "ten"}
+    one = scored(inputSchema=with_parameters(limit=unfit))
+    assert told(one) == {("warning", "schema", "/inputSchema/properties/limit/default")}
+    fit = with_parameters(limit={**unfit, "default": 10})
+    assert told(scored(inputSchema=fit)) == set()
+    one = scored(inputSchema={**fit, "required": ["limit"]})
+    assert told(one) == set()
+    assert "limit is required and has a default" in [f.what for f in one.findings]
+
+
 def test_one_name_for_two_tools_fails_and_names_that_look_alike_are_in_doubt() -> None:
     names = ("read_file", "read_file", "list_users", "1ist-users", "get_user", "get_users")
     scores = check([subject_of_definition({**GOOD, "name": name}) for name in names])

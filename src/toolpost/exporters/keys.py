@@ -90,7 +90,7 @@ def _verify(schema: dict[str, Any]) -> None:
     tree = Tree(schema)
     try:
         targets = [one for place in tree.places() for one in tree.targets(place.schema)]
-        sound = not any(one is schema for one in targets)
+        sound = not any(one is tree.root for one in targets)
     except InvalidSchema:
         sound = False
     if not sound:

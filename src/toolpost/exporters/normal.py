@@ -44,7 +44,7 @@ class Normal:
         """What the references mean; a node has ``{"$ref": number}``. The root is the first."""
         self.labels: list[str] = []
         """What each of them is called."""
-        self._number(schema)
+        self._number(self._tree.root)
         while len(self.targets) < len(self._sources):
             self.targets.append(self._node(self._sources[len(self.targets)]))
 

@@ -33,7 +33,8 @@ def rooted(schema: dict[str, Any], tell: Tell) -> dict[str, Any]:
         tell("", 'is said to be of "type": "object"')
         return {**schema, "type": "object"}
     try:
-        made = _Flat(Tree(schema), tell).whole(schema)
+        tree = Tree(schema)
+        made = _Flat(tree, tell).whole(_dict(tree.root))
         _verify(made)
     except InvalidSchema as fault:
         raise Unexportable(

@@ -3,7 +3,8 @@
 Above: tools, the registry and the executor. Below: the native validator, and what bounds it:
 ``cost`` (what may be compiled), ``closed`` (what native code may see unseen),
 ``fill`` (defaults, coercion), ``faults`` (words). It refuses to know what a tool is,
-and to fetch anything: a reference that leads out of the schema is an error.
+and to fetch anything: a reference that leads out of the schema has to be registered
+(``resources``), else it is an error.
 
 Draft 2020-12 unless ``$schema`` names an earlier one; formats are asserted. Where a schema is
 closed a value goes straight to native code, which also takes a tuple for an array, a ``Decimal``
@@ -18,51 +19,82 @@ from copy import deepcopy
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from toolpost.errors import CallError, InvalidArguments, InvalidOutput, InvalidSchema
-from toolpost.plain import NotPlain, Path, is_simple, json_name, measure, pointer
+from toolpost.errors import CallError, InvalidArguments, InvalidOutput
+from toolpost.plain import NotPlain, is_simple, json_name, measure, pointer
 from toolpost.schema.closed import is_closed, open_properties
 from toolpost.schema.cost import Cost, judge_cost
+from toolpost.schema.defaults import UnusableDefault, unusable_defaults
 from toolpost.schema.faults import MAX_FAULTS, Fault, explain, message
-from toolpost.schema.fill import Fill, plan, with_whole_numbers
+from toolpost.schema.fill import (
+    Fill,
+    is_safe_to_fill,
+    plan_coercion,
+    plan_defaults,
+    with_whole_numbers,
+)
+from toolpost.schema.native import BoundedValidator, compile_validator
 from toolpost.schema.ordinary import is_ordinary
+from toolpost.schema.resources import add_schema, remove_schema
 from toolpost.schema.tree import Tree, fault
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-BACKTRACK_LIMIT: Final = 100_000
 _MAX_TRIES: Final = 20_000_000
 _EXPLAINED_TRIES: Final = 20_000
-_MAX_DEAR_TEXTS: Final = 20_000
 _LIGHT: Final = 64
 _PATTERN_SIZE: Final = 8 * 1024 * 1024
-_PLAIN_DEFAULT: Final = frozenset(("type", "default", "description", "title", "examples"))
-_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
-def verify(schema: Mapping[str, Any] | bool) -> None:
+def verify(schema: Mapping[str, Any] | bool) -> Any:
     """Raise :class:`InvalidSchema`, with place and remedy, unless values can be checked by it.
 
-    What it may cost is judged before anything is compiled.
+    Returns the schema, or a copy in the spelling of its draft. What it may cost is judged before
+    anything is compiled.
     """
     if type(schema) is dict and is_ordinary(schema):
-        return
+        return schema
     tree = Tree(_as_dict(schema))
     cost = judge_cost(tree)
-    _compile(tree, tree.root)
-    if cost.limits:
-        _compile(tree, _fenced(tree, cost.limits))
-    _verify_defaults(tree)
+    compile_validator(tree, tree.root)
+    if cost.has_limits:
+        compile_validator(tree, _fenced(tree, cost))
+    return tree.respelled
 
 
-def verify_input(schema: Mapping[str, Any] | bool) -> None:
+def verify_input(schema: Mapping[str, Any] | bool) -> Any:
     """:func:`verify` for the arguments of a tool, which are always an object."""
-    verify(schema)
+    verified = verify(schema)
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     if kind != "object" and not (
         kind is None and isinstance(schema, Mapping) and "properties" in schema
     ):
         raise fault(("type",), 'the arguments of a tool are an object; write "type": "object"')
+    return verified
+
+
+def faulty_defaults(schema: Mapping[str, Any] | bool) -> list[UnusableDefault]:
+    """The defaults of a verified schema that do not fit it, and so are not filled in."""
+    return unusable_defaults(Tree(_as_dict(schema)))
+
+
+def register_schemas(schemas: Mapping[str, Mapping[str, Any]]) -> None:
+    """Let the ``$ref`` and ``$schema`` of other schemas name these by their addresses.
+
+    They are verified and copied, and may refer to each other. A schema can only refer to one of its
+    own draft.
+    """
+    added = []
+    try:
+        for address, schema in schemas.items():
+            if add_schema(address, schema):
+                added.append(address)
+        for address, schema in schemas.items():
+            verify({"$schema": schema.get("$schema", _DRAFT_2020), "$ref": address})
+    except BaseException:
+        for address in added:
+            remove_schema(address)
+        raise
 
 
 class Schema:
@@ -73,8 +105,8 @@ class Schema:
     """
 
     __slots__ = (
-        "_coerce", "_cost", "_exact", "_fill", "_lock", "_look", "_native", "_ordinary", "_schema",
-        "_valid",
+        "_bounded", "_coerce", "_coercion", "_cost", "_exact", "_fill", "_lock", "_look",
+        "_native", "_ordinary", "_safe", "_schema", "_valid",
     )  # fmt: skip
 
     def __init__(self, schema: Mapping[str, Any] | bool, *, coerce: bool = False) -> None:
@@ -82,12 +114,15 @@ class Schema:
         self._coerce = coerce
         self._lock = Lock()
         self._look: Callable[[Any], None] | None = self._first_look
+        self._coercion: Fill | None = None
         self._fill: Fill | None = None
+        self._safe = False
         self._valid: Callable[[Any], bool] = bool
         self._exact: Callable[[Any], bool] = bool
         self._native: Validator | None = None
+        self._bounded: BoundedValidator | None = None
         self._ordinary = False
-        self._cost = Cost((1,), {})
+        self._cost = Cost((1,))
 
     def admit(self, value: Any) -> dict[str, Any]:
         """The arguments to use, with defaults added; raises :class:`InvalidArguments`.
@@ -98,12 +133,12 @@ class Schema:
         try:
             if self._look is not None:
                 self._look(value)
-            if self._fill is not None:
-                taken = self._fill(value)
+            if self._coercion is not None:
+                taken = self._coercion(value)
             if self._exact(taken) and isinstance(value, dict):
-                return taken  # type: ignore[no-any-return]
+                return taken if self._fill is None else self._filled(taken)  # type: ignore[no-any-return]
             if self._exact is not self._valid and self._valid(taken):
-                return with_whole_numbers(self._schema, taken)  # type: ignore[no-any-return]
+                return self._filled(with_whole_numbers(self._schema, taken))  # type: ignore[no-any-return]
         except ValueError:
             pass  # not JSON: said below, with the place
         otherwise = "The arguments do not fit the tool's schema."
@@ -111,12 +146,17 @@ class Schema:
             otherwise = f"expected object, got {json_name(value)}"
         raise self._refusal(taken, InvalidArguments, otherwise)
 
+    def _filled(self, value: Any) -> Any:
+        """Valid arguments with defaults; without them where they would make the whole invalid."""
+        filled = value if self._fill is None else self._fill(value)
+        return filled if self._safe or filled is value or self._valid(filled) else value
+
     def native(self) -> Callable[[Any], bool] | None:
         """Native code alone, where nothing is to be done before or after it: true for arguments
         that fit; of others, and of what it raises ``ValueError`` about, ``admit`` tells more.
         """
         self._compiled()
-        alone = self._look is None and self._fill is None
+        alone = self._look is None and self._fill is None and self._coercion is None
         return self._exact if alone and self._schema.get("type") == "object" else None
 
     def without(self, pattern: str) -> Callable[[Any], bool] | None:
@@ -125,7 +165,7 @@ class Schema:
         """
         if self.native() is None or not self._ordinary:
             return None
-        import jsonschema_rs  # as in _compile
+        import jsonschema_rs  # 40 ms, see native.py
 
         options = jsonschema_rs.RegexOptions(size_limit=_PATTERN_SIZE, dfa_size_limit=_PATTERN_SIZE)
         # of another draft, for Draft 4 would have it a pattern of JavaScript
@@ -167,12 +207,13 @@ class Schema:
 
     def _errors(self, value: Any, nodes: int, levels: int) -> list[ValidationError]:
         """All errors where listing them is cheap, the first alone where it is not, or none."""
-        assert self._native is not None
+        native = self._native if self._bounded is None else self._bounded.of(nodes, levels)
+        assert native is not None
         if self._cost.of(nodes, levels) <= _EXPLAINED_TRIES:
-            return list(self._native.iter_errors(value))
+            return list(native.iter_errors(value))
         if self._cost.visits[-1] <= 100:
             try:
-                self._native.validate(value)
+                native.validate(value)
             except _validation_error() as error:
                 return [error]
         return []
@@ -185,9 +226,8 @@ class Schema:
         return error(text, details={"faults": [one.data() for one in faults[:MAX_FAULTS]]})
 
     def _over(self, nodes: int, levels: int) -> bool:
-        if self._cost.limits and nodes > _MAX_DEAR_TEXTS:
-            return True
-        return self._cost.of(nodes, levels) > _MAX_TRIES
+        most = BoundedValidator.MOST_TRIES if self._cost.has_limits else _MAX_TRIES
+        return self._cost.of(nodes, levels) > most
 
     def _first_look(self, value: Any) -> None:
         self._compiled()
@@ -200,22 +240,31 @@ class Schema:
                 return
             tree = Tree(_as_dict(self._schema))
             self._cost = judge_cost(tree)
-            native = _compile(tree, tree.root)
-            self._schema = _fenced(tree, self._cost.limits)
+            native = compile_validator(tree, tree.root)
+            self._schema = _fenced(tree, self._cost)
             if self._schema is not tree.root:
-                native = _compile(tree, self._schema)
-            self._fill = plan(tree, coerce=self._coerce)
-            self._valid = self._exact = native.is_valid
+                native = compile_validator(tree, self._schema)
+            unusable = {id(one.schema) for one in unusable_defaults(tree)}
+            self._fill = plan_defaults(tree, unusable)
+            self._safe = is_safe_to_fill(tree)
+            self._coercion = plan_coercion(tree) if self._coerce else None
+            if self._cost.has_limits:
+                self._bounded = BoundedValidator(tree, self._schema, native, self._cost)
+            self._valid = self._exact = (self._bounded or native).is_valid
             self._ordinary = gives_whole_numbers(tree.root)
             if self._schema is not tree.root and self._ordinary:
-                self._exact = _compile(tree, {**_in_draft_4(self._schema), **_DRAFT_4}).is_valid
+                self._exact = compile_validator(
+                    tree, {**_in_draft_4(self._schema), **_DRAFT_4}
+                ).is_valid
             self._look = self._looker(tree)
             self._native = native  # last: its presence says that the rest is there
 
     def _looker(self, tree: Tree) -> Callable[[Any], None] | None:
         """What must be walked before native code sees it: nothing, some properties, or all."""
-        if self._cost.visits[-1] > _LIGHT or self._cost.limits:
+        if self._cost.visits[-1] > _LIGHT or self._cost.has_limits:
             return self._look_at_all  # its size must be known, closed or not
+        if tree.has_own_dialect:
+            return _look_through  # which keywords are asserted is not known here
         if is_closed(tree, tree.root):
             return None
         some = open_properties(tree)
@@ -256,23 +305,8 @@ def gives_whole_numbers(schema: Any) -> bool:
     return type(schema) is dict and schema.get("type") == "object" and is_ordinary(schema)
 
 
-def _compile(tree: Tree, schema: Any) -> Validator:
-    """The native validator for the schema of a tree, or for a copy of that with fences."""
-    import jsonschema_rs  # 40 ms, so only once a schema is in use
-
-    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
-    try:
-        return jsonschema_rs.validator_for(
-            schema, validate_formats=True, offline=True, pattern_options=options
-        )
-    except jsonschema_rs.ValidationError as error:
-        raise _named(error, tree.root) from None
-    except ValueError as error:
-        raise fault((), f"cannot be compiled: {error}") from None
-
-
 def _validation_error() -> type[ValidationError]:
-    import jsonschema_rs  # as in _compile
+    import jsonschema_rs  # 40 ms, see native.py
 
     return jsonschema_rs.ValidationError
 
@@ -316,109 +350,46 @@ _WRITABLE: Final = {"anyOf": [{"type": "number"}, {"not": {"type": "integer"}}]}
 """What native code cannot write out is an integer to it, of any size, and no number."""
 
 
-def _fenced(tree: Tree, limits: Mapping[int, int]) -> Any:
+def _fenced(tree: Tree, cost: Cost) -> Any:
     """A copy in which a pattern that is dear on long text is only tried on short text, and an
     integer too long to be written out does not slip past its bounds.
     """
-    fences = [
-        (place.at, fences)
-        for place in tree.places()
-        if (fences := _fences(place.schema, limits.get(id(place.schema))))
-    ]
-    if not fences:
+    fenced = [place for place in tree.places() if _needs_fence(place.schema, cost)]
+    if not fenced:
         return tree.root
     copy: Any = deepcopy(tree.root)
-    for at, wanted in fences:
+    for schema, at, _ in sorted(fenced, key=lambda place: -len(place.at)):  # the innermost first
         inner = copy
         for part in at:
             inner = inner[part]
-        if len(wanted) > 1 or "if" in wanted[0]:
-            del inner["pattern"]
-        inner["allOf"] = [*inner.get("allOf", ()), *wanted]
+        inner["allOf"] = [*inner.get("allOf", ()), *_fences(schema, inner, cost)]
     return copy
 
 
-def _fences(schema: Mapping[str, Any], limit: int | None) -> list[dict[str, Any]]:
-    types = schema.get("type")
+def _needs_fence(schema: Mapping[str, Any], cost: Cost) -> bool:
+    dear = id(schema) in cost.limits or id(schema) in cost.key_limits
+    return dear or _is_integer(schema.get("type"))
+
+
+def _is_integer(types: Any) -> bool:
+    return types == "integer" or (isinstance(types, list) and "integer" in types)
+
+
+def _fences(schema: Mapping[str, Any], inner: dict[str, Any], cost: Cost) -> list[dict[str, Any]]:
+    """What is to hold beside ``inner``, the copy of ``schema``, from which it is taken out."""
     fences: list[dict[str, Any]] = []
-    if types == "integer" or (isinstance(types, list) and "integer" in types):
+    if _is_integer(schema.get("type")):
         fences.append(_WRITABLE)
+    limit = cost.limits.get(id(schema))
     if limit is not None:
-        pattern = {"pattern": schema["pattern"]}
+        pattern = {"pattern": inner.pop("pattern")}
         fences.append({"if": {"maxLength": limit}, "then": pattern, "else": False})
+    limit = cost.key_limits.get(id(schema))
+    if limit is not None:  # which properties are additional depends on the patterns beside them
+        then = {key: inner.pop(key) for key in _KEYWORDS_OF_KEYS if key in inner}
+        short = {"propertyNames": {"maxLength": limit}}
+        fences.append({"if": short, "then": then, "else": False})
     return fences
 
 
-def _named(error: ValidationError, root: Any) -> InvalidSchema:
-    """What the meta-schema says, with its place and what would be allowed there."""
-    at: Path = tuple(error.instance_path)
-    kind: Any = error.kind
-    if at[-1:] == ("type",) and kind.name == "anyOf":
-        return fault(at, f"must be one or a list of: {', '.join(_TYPES)}")
-    if kind.name == "format" and kind.format == "regex":
-        return fault(at, "is not a valid regular expression")
-    if kind.name == "$ref":
-        return fault(at, "refers to something that is not in this schema")
-    faults = explain([error], root)
-    return fault(at, faults[0].problem if faults else "is not valid JSON Schema")
-
-
-def _verify_defaults(tree: Tree) -> None:
-    """Every default must fit the subschema it stands in."""
-    dear: list[tuple[Path, Any]] = []
-    for place in tree.places():
-        if "default" in place.schema:
-            default = place.schema["default"]
-            if default is None and _is_optional(place.schema):
-                continue
-            if not _PLAIN_DEFAULT.issuperset(place.schema):
-                dear.append((place.at, default))
-            elif not _of_type(default, place.schema.get("type")):
-                raise fault((*place.at, "default"), _bad_default(place.schema["type"]))
-    if dear:
-        _verify_dear_defaults(tree, dear)
-
-
-def _verify_dear_defaults(tree: Tree, defaults: list[tuple[Path, Any]]) -> None:
-    import jsonschema_rs  # as in _compile
-
-    root = tree.root
-    assert isinstance(root, dict)
-    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
-    validators = jsonschema_rs.validator_map_for(
-        root, validate_formats=True, offline=True, pattern_options=options
-    )
-    for at, default in defaults:
-        validator = validators.get("#" + "".join(f"/{_escaped(part)}" for part in at))
-        if validator is not None and not validator.is_valid(default):
-            faults = explain(list(validator.iter_errors(default)), root)
-            raise fault((*at, "default"), f"does not fit its own schema: {faults[0].text()}")
-
-
-def _is_optional(schema: Mapping[str, Any]) -> bool:
-    """The common "this or null", told at a glance."""
-    branches = schema.get("anyOf")
-    return (
-        isinstance(branches, list)
-        and {"type": "null"} in branches
-        and schema.keys() - _PLAIN_DEFAULT == {"anyOf"}
-    )
-
-
-def _escaped(part: str | int) -> str:
-    return str(part).replace("~", "~0").replace("/", "~1")
-
-
-def _of_type(value: Any, types: Any) -> bool:
-    if types is None:
-        return True
-    names = types if isinstance(types, list) else [types]
-    kind = json_name(value)
-    if kind == "integer":
-        return "integer" in names or "number" in names
-    return kind in names or (kind == "number" and "integer" in names and value.is_integer())
-
-
-def _bad_default(types: Any) -> str:
-    names = types if isinstance(types, list) else [types]
-    return f"does not fit its own schema: expected {' or '.join(names)}"
+_KEYWORDS_OF_KEYS: Final = ("properties", "patternProperties", "additionalProperties")

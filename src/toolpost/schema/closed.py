@@ -40,8 +40,9 @@ def _closed(tree: Tree, schema: Any, above: frozenset[int]) -> bool:
         return False
     above = above | {id(schema)}
     # every part of a schema must hold, so one closed part closes the whole
-    if any(_closed(tree, target, above) for target in tree.targets(schema)):
-        return True
+    for candidates in tree.candidates(schema):
+        if all(_closed(tree, target, above) for target in candidates):
+            return True
     if tree.draft <= 7 and "$ref" in schema:
         return False
     if "const" in schema or "enum" in schema:

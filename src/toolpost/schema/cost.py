@@ -25,6 +25,7 @@ MAX_VISITS: Final = 2_000
 MAX_ENUM: Final = 5_000
 MAX_PATTERNS: Final = 500
 MAX_CHAIN: Final = 100
+_MAX_KEY_PATTERNS: Final = 4
 _WORK: Final = 1_000_000
 _LEVELS: Final = 64
 _SOON: Final = 6
@@ -52,10 +53,17 @@ class Cost(msgspec.Struct, frozen=True):
     """``visits[n]``: subschemas tried on one place of a value ``n + 1`` levels deep, at most.
 
     ``limits``: text limits of patterns that are dear on long text, by the id of their subschema.
+    ``key_limits``: the same for patterns of ``patternProperties`` and the keys they are tried on.
     """
 
     visits: tuple[int, ...]
-    limits: dict[int, int]
+    limits: dict[int, int] = {}
+    key_limits: dict[int, int] = {}
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a pattern is dear, so that it may only meet a bounded number of short texts."""
+        return bool(self.limits or self.key_limits)
 
     def of(self, nodes: int, levels: int) -> int:
         """What checking a value of this extent may take, in subschemas tried."""
@@ -65,16 +73,18 @@ class Cost(msgspec.Struct, frozen=True):
 def judge_cost(tree: Tree) -> Cost:
     """The cost of a schema; raises :class:`InvalidSchema` where it is too high."""
     if not isinstance(tree.root, dict):
-        return Cost((1,), {})
-    limits = _judge_keywords(tree)
+        return Cost((1,))
+    limits, key_limits = _judge_keywords(tree)
     places = tree.places()
     if len(places) <= _FEW and not any(REFERENCES & place.schema.keys() for place in places):
-        return Cost((len(places),), limits)  # a tree: each subschema stands at one place only
-    return Cost(_Count(tree).visits(), limits)
+        # a tree: each subschema stands at one place only
+        return Cost((len(places),), limits, key_limits)
+    return Cost(_Count(tree).visits(), limits, key_limits)
 
 
-def _judge_keywords(tree: Tree) -> dict[int, int]:
+def _judge_keywords(tree: Tree) -> tuple[dict[int, int], dict[int, int]]:
     limits: dict[int, int] = {}
+    key_limits: dict[int, int] = {}
     patterns = 0
     for place in tree.places():
         schema = place.schema
@@ -87,13 +97,19 @@ def _judge_keywords(tree: Tree) -> dict[int, int]:
             limit = _judge_pattern((*place.at, "pattern"), pattern)
             if limit is not None:
                 limits[id(schema)] = limit
-        if "patternProperties" in schema:
-            patterns += _judge_key_patterns(place)
+        if isinstance(schema.get("patternProperties"), dict):
+            patterns += len(schema["patternProperties"])
+            limit = _judge_key_patterns(place)
+            if limit is not None:
+                key_limits[id(schema)] = limit
     if patterns > MAX_PATTERNS:
         raise fault((), f"holds more than {MAX_PATTERNS} patterns")
-    if limits and tree.draft < 7:
-        raise fault(("$schema",), "a pattern as dear as this one has needs draft 7 or later")
-    return limits
+    if (limits or key_limits) and (tree.draft < 7 or tree.has_own_dialect):
+        raise fault(
+            ("$schema",),
+            "a pattern as dear as this one has needs draft 7 or later, and no dialect of its own",
+        )
+    return limits, key_limits
 
 
 def _judge_pattern(at: Path, pattern: str) -> int | None:
@@ -103,18 +119,18 @@ def _judge_pattern(at: Path, pattern: str) -> int | None:
         raise fault(at, str(error)) from None
 
 
-def _judge_key_patterns(place: Place) -> int:
-    patterns = place.schema["patternProperties"]
-    if not isinstance(patterns, dict):
-        return 0
-    for pattern in patterns:
-        limit = _judge_pattern((*place.at, "patternProperties"), pattern)
-        if limit is not None:
-            raise fault(
-                (*place.at, "patternProperties"),
-                "a pattern for keys may not use look-around, back-references or large repetitions",
-            )
-    return len(patterns)
+def _judge_key_patterns(place: Place) -> int | None:
+    """The longest key that every pattern for keys may be tried on; None where any will do."""
+    at = (*place.at, "patternProperties")
+    judged = [_judge_pattern(at, pattern) for pattern in place.schema["patternProperties"]]
+    limits = [limit for limit in judged if limit is not None]
+    if len(limits) > _MAX_KEY_PATTERNS:
+        raise fault(
+            at,
+            f"more than {_MAX_KEY_PATTERNS} patterns for keys use look-around, back-references "
+            "or large repetitions",
+        )
+    return min(limits, default=None)
 
 
 class _Count:
@@ -211,10 +227,13 @@ class _Count:
             named = schema.get(keyword)
             if isinstance(named, dict):
                 single.extend(named.values())
-        single.extend(self._document.targets(schema))
         branches = [branch for branch in single if isinstance(branch, dict)]
         if branches:
             yield branches, False
+        for candidates in self._document.candidates(schema):
+            branches = [target for target in candidates if isinstance(target, dict)]
+            if branches:
+                yield branches, len(branches) > 1  # a dynamic reference leads to one of them
 
     def _exclusive(self, branches: list[Schema]) -> bool:
         """Do the object branches carry a tag, one property whose allowed values never overlap?"""

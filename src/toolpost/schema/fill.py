@@ -1,18 +1,19 @@
 """Defaults and lossless coercion: what a schema adds to a value, planned once per schema.
 
-Above: ``check.py``. Below: ``tree``. It refuses to say whether a value fits. A value
-that is changed is copied along the changed path; what came in is never written to.
+``check.py`` coerces arguments before it validates them, and fills in defaults afterwards: a
+required parameter with a default is still missing if the caller leaves it out. A value that is
+changed is copied along the changed path; what came in is never written to.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from copy import deepcopy
 from typing import Any, Final
 
 from toolpost.plain import json_name
-from toolpost.schema.tree import Schema, Tree
+from toolpost.schema.tree import REFERENCES, Schema, Tree, subschemas
 
 Fill = Callable[[Any], Any]
 
@@ -52,11 +53,55 @@ class _Plan:
         return [*self.below.values(), *single, *self.prefix]
 
 
-def plan(tree: Tree, *, coerce: bool) -> Fill | None:
-    """A function that returns the value with defaults added; None where there is nothing to do."""
+def plan_coercion(tree: Tree) -> Fill | None:
+    """A function that returns the value with coerced parts; None where there is nothing to do."""
+    return _planned(tree, _Planner(tree, coerce=True, unusable=None))
+
+
+def plan_defaults(tree: Tree, unusable: Container[int]) -> Fill | None:
+    """A function that returns the value with defaults added; None where there are none.
+
+    ``unusable`` has the ids of the subschemas whose default does not fit.
+    """
+    return _planned(tree, _Planner(tree, coerce=False, unusable=unusable))
+
+
+def is_safe_to_fill(tree: Tree) -> bool:
+    """Whether no default that fits its own subschema can make a valid value invalid."""
+    return _is_safe(tree.root)
+
+
+def _is_safe(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return True
+    keywords = schema.keys()
+    if keywords <= _INDEPENDENT and not ("properties" in keywords and keywords & _WHOLE):
+        return all(_is_safe(inner) for _, inner in subschemas(schema))
+    return not _may_be_filled(schema)
+
+
+def _may_be_filled(schema: Any) -> bool:
+    """Whether a default might be added within a value that this subschema describes."""
+    if not isinstance(schema, dict):
+        return False
+    if "properties" in schema or REFERENCES & schema.keys():
+        return True
+    return any(_may_be_filled(inner) for _, inner in subschemas(schema))
+
+
+_WHOLE: Final = frozenset(("enum", "const"))
+_INDEPENDENT: Final = _WHOLE | {
+    "$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated",
+    "readOnly", "writeOnly", "type", "properties", "required", "additionalProperties", "items",
+    "prefixItems", "format", "pattern", "minLength", "maxLength", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems",
+}  # fmt: skip
+"""Keywords that judge a place of a value without regard to what else is filled in."""
+
+
+def _planned(tree: Tree, planner: _Planner) -> Fill | None:
     if not isinstance(tree.root, dict):
         return None
-    planner = _Planner(tree, coerce)
     top = planner.plan(tree.root)
     planner.prune()
     if not top.useful:
@@ -67,9 +112,10 @@ def plan(tree: Tree, *, coerce: bool) -> Fill | None:
 
 
 class _Planner:
-    def __init__(self, tree: Tree, coerce: bool) -> None:
+    def __init__(self, tree: Tree, *, coerce: bool, unusable: Container[int] | None) -> None:
         self._document = tree
         self._coerce = coerce
+        self._unusable = unusable
         self._plans: dict[int, _Plan] = {}
 
     def plan(self, schema: Schema) -> _Plan:
@@ -108,9 +154,9 @@ class _Planner:
         """Take in what this subschema says, and what always holds together with it."""
         if chain > 100:
             return
-        for target in self._document.targets(schema):
-            if isinstance(target, dict):
-                self._add(made, target, chain + 1)
+        for candidates in self._document.candidates(schema):
+            if len(candidates) == 1 and isinstance(candidates[0], dict):
+                self._add(made, candidates[0], chain + 1)
         if self._document.draft <= 7 and "$ref" in schema:
             return
         for part in schema.get("allOf", ()):
@@ -123,7 +169,7 @@ class _Planner:
         for name, child in schema.get("properties", {}).items():
             if isinstance(child, dict):
                 made.below.setdefault(name, self.plan(child))
-                default = self._default(child)
+                default = _NONE if self._unusable is None else self._default(child, self._unusable)
                 if default is not _NONE:
                     made.defaults.setdefault(name, default)
         self._add_rest(made, schema)
@@ -139,10 +185,10 @@ class _Planner:
         if isinstance(rest, dict) and made.items is None:
             made.items = self.plan(rest)
 
-    def _default(self, schema: Schema) -> Any:
+    def _default(self, schema: Schema, unusable: Container[int]) -> Any:
         for _ in range(100):
             if "default" in schema:
-                return schema["default"]
+                return _NONE if id(schema) in unusable else schema["default"]
             targets = self._document.targets(schema)
             if len(targets) != 1 or not isinstance(targets[0], dict):
                 break

@@ -7,10 +7,12 @@ what a schema means for a value, and it never opens a reference that leads out o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from copy import deepcopy
+from typing import Any, Final, NamedTuple, cast
 
 from toolpost.errors import InvalidSchema
 from toolpost.plain import NotPlain, Path, measure, pointer
+from toolpost.schema.resources import find_schema
 
 MAX_LEVELS: Final = 100
 MAX_NODES: Final = 50_000
@@ -21,6 +23,8 @@ DRAFTS: Final = {
     "https://json-schema.org/draft/2019-09/schema": 2019,
     "https://json-schema.org/draft/2020-12/schema": 2020,
 }
+_LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
+_MAX_DIALECTS: Final = 10
 REFERENCES: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
 
 # Which keywords hold subschemas: one, a list of them (``items`` may be either), or a map of them.
@@ -31,6 +35,7 @@ _ONE_OR_MANY = _IN_PLACE | _ITEMS | _KEYS | {"contentSchema"}
 _NAMED = frozenset(
     ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
 )
+_BOUNDS: Final = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 Schema = dict[str, Any]
 
@@ -49,9 +54,16 @@ def fault(at: Path, problem: str) -> InvalidSchema:
 
 
 class Tree:
-    """A schema walked once. Raises :class:`InvalidSchema` where it is not plain, bounded JSON."""
+    """A schema walked once. Raises :class:`InvalidSchema` where it is not plain, bounded JSON.
 
-    __slots__ = ("_anchors", "_dynamic", "_places", "_resources", "draft", "root")
+    ``respelled`` is the schema itself, or a copy where its spelling had to be brought up to date;
+    ``root`` has the registered schemas that it refers to among its definitions as well.
+    """
+
+    __slots__ = (
+        "_anchors", "_dynamic", "_places", "_resources", "draft", "has_own_dialect", "respelled",
+        "root",
+    )  # fmt: skip
 
     def __init__(self, root: Any) -> None:
         if type(root) is not dict and type(root) is not bool:
@@ -60,16 +72,81 @@ class Tree:
             measure(root, levels=MAX_LEVELS, nodes=MAX_NODES)
         except NotPlain as error:
             raise fault(error.at, error.problem) from None
+        self.draft, self.has_own_dialect = _draft(root) if isinstance(root, dict) else (2020, False)
+        self._read(root)
+        if self.draft > 4 and any(map(_has_boolean_bound, self._places.values())):
+            self._read(self._with_number_bounds())
+        self.respelled = self.root
+        while (missing := self._registered_elsewhere()) is not None:
+            self._read(self._with_resource(*missing))
+
+    def _read(self, root: Schema | bool) -> None:
         self.root: Schema | bool = root
         self._places: dict[int, Place] = {}
         self._resources: dict[str, Schema] = {}
         self._anchors: dict[tuple[str, str], Schema] = {}
         self._dynamic: dict[str, list[Schema]] = {}
-        self.draft = 2020
         if isinstance(root, dict):
-            self.draft = _draft(root)
             self._resources[""] = root
             self._adopt(Place(root, (), ""))
+
+    def _registered_elsewhere(self) -> tuple[str, Schema] | None:
+        """A registered schema that is referred to and not part of this one yet."""
+        for place in self._places.values():
+            for keyword in REFERENCES & place.schema.keys():
+                reference = place.schema[keyword]
+                if isinstance(reference, str) and not reference.startswith("#"):
+                    address = _address(place.base, reference)[0]
+                    if address not in self._resources and (found := find_schema(address)):
+                        if _draft({"$schema": _LATEST, **found})[0] != self.draft:
+                            at = (*place.at, keyword)
+                            raise fault(at, "refers to a registered schema of another draft")
+                        return address, found
+        return None
+
+    def _with_resource(self, address: str, resource: Schema) -> Schema:
+        """A copy with the resource among its definitions, found there by its address."""
+        copy: Any = deepcopy(self.root)
+        identity, definitions = ("id" if self.draft == 4 else "$id"), "$defs"
+        if self.draft < 2019:
+            definitions = "definitions"
+        named = resource.get(identity)
+        own = _address(address, named)[0] if isinstance(named, str) else address
+        if own != address:
+            self._rename_references(copy, address, own)
+        inside = copy.setdefault(definitions, {})
+        if not isinstance(inside, dict):
+            raise fault((definitions,), "must be an object")
+        inside[own] = {**deepcopy(resource), identity: own}
+        try:
+            measure(copy, levels=MAX_LEVELS, nodes=MAX_NODES)
+        except NotPlain as error:
+            raise fault((), f"with the schemas it refers to: {error.problem}") from None
+        return cast("Schema", copy)
+
+    def _rename_references(self, copy: Any, address: str, own: str) -> None:
+        for place in self._places.values():
+            for keyword in REFERENCES & place.schema.keys():
+                reference = place.schema[keyword]
+                if isinstance(reference, str) and not reference.startswith("#"):
+                    target, fragment = _address(place.base, reference)
+                    if target == address:
+                        inner = copy
+                        for part in place.at:
+                            inner = inner[part]
+                        inner[keyword] = f"{own}#{fragment}" if fragment else own
+
+    def _with_number_bounds(self) -> Schema | bool:
+        """A copy with Draft 4's ``minimum: 5, exclusiveMinimum: true`` in today's form."""
+        copy = deepcopy(self.root)
+        for place in filter(_has_boolean_bound, self._places.values()):
+            inner: Any = copy
+            for part in place.at:
+                inner = inner[part]
+            for exclusive, bound in _BOUNDS:
+                if type(inner.get(exclusive)) is bool and inner.pop(exclusive) and bound in inner:
+                    inner[exclusive] = inner.pop(bound)
+        return copy
 
     def places(self) -> list[Place]:
         """Every subschema found so far, reachable by reference or not."""
@@ -80,15 +157,21 @@ class Tree:
 
     def targets(self, schema: Schema) -> list[Schema | bool]:
         """What the references of this subschema lead to; all of them within the tree."""
-        found: list[Schema | bool] = []
+        return [target for candidates in self.candidates(schema) for target in candidates]
+
+    def candidates(self, schema: Schema) -> list[list[Schema | bool]]:
+        """For each reference of this subschema what it may lead to: one of them applies."""
+        found: list[list[Schema | bool]] = []
         for keyword in REFERENCES & schema.keys():
             place = self._places[id(schema)]
             reference = schema[keyword]
             if not isinstance(reference, str):
                 raise fault((*place.at, keyword), "must be a string")
-            if keyword == "$dynamicRef" and reference[:1] == "#" and "/" not in reference:
-                found.extend(self._dynamic.get(reference[1:], ()))
-            found.append(self._resolve(place, keyword, reference))
+            target = self._resolve(place, keyword, reference)
+            dynamic: list[Schema] = []
+            if keyword == "$dynamicRef" and "/" not in (name := reference.rpartition("#")[2]):
+                dynamic = [one for one in self._dynamic.get(name, ()) if one is not target]
+            found.append([*dynamic, target])
         return found
 
     def _resolve(self, place: Place, keyword: str, reference: str) -> Schema | bool:
@@ -100,7 +183,9 @@ class Tree:
         resource = self._resources.get(address)
         if resource is None:
             raise fault(
-                at, "refers outside this schema and is not fetched; put the definition in $defs"
+                at,
+                "refers outside this schema and is not fetched; "
+                "put the definition in $defs, or register the schema",
             )
         if fragment and not fragment.startswith("/"):
             anchored = self._anchors.get((address, fragment))
@@ -143,6 +228,10 @@ class Tree:
         return base
 
 
+def _has_boolean_bound(place: Place) -> bool:
+    return any(type(place.schema.get(exclusive)) is bool for exclusive, _ in _BOUNDS)
+
+
 def subschemas(schema: Schema) -> Iterator[tuple[Path, Any]]:
     """The subschemas directly within one, each with its path from there."""
     for keyword, value in schema.items():
@@ -157,14 +246,21 @@ def subschemas(schema: Schema) -> Iterator[tuple[Path, Any]]:
                 yield (keyword, name), child
 
 
-def _draft(root: Schema) -> int:
-    named = root.get("$schema")
-    if named is None:
-        return 2020
-    draft = DRAFTS.get(named.rstrip("#")) if isinstance(named, str) else None
-    if draft is None:
-        raise fault(("$schema",), f"must be one of: {', '.join(DRAFTS)}; without it, the last")
-    return draft
+def _draft(root: Schema) -> tuple[int, bool]:
+    """The draft that a schema is written in, and whether its meta-schema is a registered one."""
+    named = root.get("$schema", _LATEST)
+    for step in range(_MAX_DIALECTS):
+        if not isinstance(named, str):
+            break
+        draft = DRAFTS.get(named.rstrip("#"))
+        if draft is not None:
+            return draft, step > 0
+        dialect = find_schema(named.rstrip("#"))
+        if dialect is None:
+            break
+        named = dialect.get("$schema", _LATEST)
+    allowed = ", ".join(DRAFTS)
+    raise fault(("$schema",), f"must be registered or one of: {allowed}; without it, the last")
 
 
 def _address(base: str, reference: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, NoReturn, get_args, get_origin
 import msgspec
 
 from toolpost.errors import InvalidArguments, InvalidSpec
-from toolpost.plain import is_simple, json_name, measure
+from toolpost.plain import is_simple, measure
 from toolpost.signature.annotation import Form, NoJsonForm, Way, apply, form, optional, whole
 from toolpost.signature.docstring import read
 from toolpost.signature.inject import FromSpec, Inject, Secret
@@ -298,7 +298,7 @@ class _Object:
         if default is _EMPTY:
             self._required.append(parameter.name)
         else:
-            _add_default(schema, parameter.name, _dumped(made, default))
+            _add_default(schema, _dumped(made, default))
         self._properties[parameter.name] = schema
         return made
 
@@ -351,13 +351,11 @@ def _dumped(made: Form, default: Any) -> Any:
     return value
 
 
-def _add_default(schema: dict[str, Any], name: str, default: Any) -> None:
+def _add_default(schema: dict[str, Any], default: Any) -> None:
+    """The default as an annotation; one of another type is not filled in, see ``schema``."""
     if default is _EMPTY:
         return
-    kind, got = schema.get("type"), json_name(default)
-    if isinstance(kind, str) and kind != got and (kind, got) != ("number", "integer"):
-        raise InvalidSpec(f"parameter {name}: its default is {got}, its type is {kind}")
-    if schema.get("format") == "date-time" and not _ZONED.search(default):
+    if schema.get("format") == "date-time" and not _ZONED.search(str(default)):
         del schema["format"]
     schema["default"] = default
 

@@ -154,6 +154,10 @@ def test_what_is_no_schema_is_anything() -> None:
         ({"patternProperties": {"^a": TEXT}}, {"patternProperties": {"^a": TEXT}}),
         (
             {"patternProperties": {"(?=a)": TEXT}, "additionalProperties": False},
+            {"patternProperties": {"(?=a)": TEXT}, "additionalProperties": False},
+        ),
+        (
+            {"patternProperties": {"(a*)*(?=a)": TEXT}, "additionalProperties": False},
             {"patternProperties": {}},
         ),
         ({"dependentRequired": {"a": ["b", "b"]}}, {"dependentRequired": {"a": ["b"]}}),

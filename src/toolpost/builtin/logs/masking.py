@@ -18,6 +18,8 @@ _START: Final = rf"(?<![^{_D}])"
 _VALUE: Final = re.compile(rf"{_START}(?:[^{_D}0-9@]*+[0-9@][^{_D}]*+|[/~][^{_D}]++)")
 _VALUE_SIGN: Final = re.compile(r"[0-9@/~]")
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,15}+://[^\s\"'<>]++")
+_QUERY: Final = re.compile(rf"{_START}/[^{_D}?]*+\?[^\s\"'<>]*+")
+"""A path with a query: which parameters it has goes by the request."""
 _TOP: Final = (
     "com|net|org|edu|gov|mil|lan|local|ar|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|"
     "io|ir|it|jp|kr|mx|nl|no|nz|pl|pt|ro|ru|se|sg|th|tr|tw|ua|uk|us|vn|za"
@@ -60,8 +62,8 @@ def masked(message: str) -> str:
         message = _SIZE_AGAIN.sub("", message)
     if "..." in message:
         message = _FILLED.sub(" ", message)
-    if "://" in message:
-        message = _URL.sub(WILD, message)
+    if "/" in message:
+        message = _without_urls(message)
     if (
         "ser " in message
         or "ser=" in message
@@ -91,6 +93,12 @@ def masked(message: str) -> str:
     return _LIST.sub(WILD, plain) if plain.count(WILD) > 1 else plain
 
 
+def _without_urls(message: str) -> str:
+    if "://" in message:
+        message = _URL.sub(WILD, message)
+    return _QUERY.sub(WILD, message) if "?" in message else message
+
+
 def alike(message: str) -> bytes:
     """The same for messages that differ in their digits only: those have one mask, for no pattern
     here tells one digit from another, and none is left in a mask.
@@ -101,6 +109,19 @@ def alike(message: str) -> bytes:
 def one_of_many(plain: str) -> str:
     """With one value in the place of several that nothing but marks keep apart."""
     return _MANY.sub(WILD, plain)
+
+
+def pieces(plain: str) -> tuple[list[str], list[str]]:
+    """What blanks keep apart in a masked message; and the same with one value in the place of each
+    piece that a value is part of, unless it names it.
+    """
+    found = plain.split()
+    whole = []
+    for piece in found:
+        bare = piece.rstrip(",;:.")
+        is_value = WILD in piece and "=" not in piece
+        whole.append(WILD + piece[len(bare) :] if is_value else piece)
+    return found, whole
 
 
 def words(plain: str) -> list[str]:

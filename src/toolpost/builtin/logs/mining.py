@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, Protocol, Self, TypeVar
 
-from toolpost.builtin.logs.masking import WILD, alike, masked, one_of_many, words
+from toolpost.builtin.logs.masking import WILD, alike, masked, one_of_many, pieces, words
 
 FORMS: Final = 8
 """So many words in one place, all else being equal, and it is a place for values."""
@@ -24,6 +24,8 @@ _FORMS_BESIDE_VALUES: Final = 3
 """… or so many, if numbers and the like were seen in that place too."""
 _FORMS_WITH_DOTS: Final = 4
 """… or so many names of several parts, such as com.example.app."""
+_FORMS_IN_SERIES: Final = 3
+"""… or so many that differ in their last letter only, such as sda, sdb and sdc."""
 _FORMS_CROSSED: Final = 3
 """… or so many in each of two places, if most of them go with most of the others."""
 _MOST_SHAPES: Final = 5000
@@ -86,6 +88,8 @@ class Miner(Generic[T]):
                 found[text].absorb(tally)
             else:
                 found[text] = tally
+        for text, covering in _covered(found):
+            found[covering].absorb(found.pop(text))
         yield from found.items()
         if self._rest is not None:
             yield REST, self._rest
@@ -214,17 +218,42 @@ def _one_apart(shapes: set[Shape], forms: int) -> list[tuple[Shape, list[Shape]]
     for opened, members in alike.items():
         beside = opened in shapes
         enough = min(forms, _FORMS_BESIDE_VALUES) if beside else forms
-        if len(members) < forms and _are_names(opened, members):
-            enough = min(enough, _FORMS_WITH_DOTS)
+        if len(members) < forms:
+            place = next(i for i, word in enumerate(opened) if word != members[0][i])
+            forms_here = [member[place] for member in members]
+            if all(word.count(".") > 1 for word in forms_here):
+                enough = min(enough, _FORMS_WITH_DOTS)
+            if _are_series(forms_here):
+                enough = min(enough, _FORMS_IN_SERIES)
         if len(members) >= enough * _doubt(opened):
             found.append((opened, members))
     found.sort(key=lambda group: -len(group[1]))
     return found
 
 
-def _are_names(opened: Shape, members: list[Shape]) -> bool:
-    place = next(i for i, word in enumerate(opened) if word != members[0][i])
-    return all(member[place].count(".") > 1 for member in members)
+def _are_series(forms: list[str]) -> bool:
+    """Whether words count through something: ``LNKA``, ``LNKB``, ``LNKC``."""
+    return len(forms[0]) > 2 and len({form[:-1] for form in forms}) == 1
+
+
+def _covered(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Templates that are another one with more around a value, as ``host:<*>`` and ``<*>`` are in
+    the same place of a message; each with the one that covers it.
+    """
+    alike: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
+    wholes: dict[str, list[str]] = {}
+    for text in texts:
+        found, whole = pieces(text)
+        if WILD in text and sum(piece[0].isalpha() for piece in whole) >= 2:
+            alike[tuple(whole)].append((text, found))
+            wholes[text] = whole
+    covered = []
+    for group in alike.values():
+        for text, found in group:
+            if found == wholes[text] and len(group) > 1:
+                covered += [(other, text) for other, _ in group if other != text]
+                break
+    return covered
 
 
 def _two_apart(shapes: Iterable[Shape], forms: int) -> list[tuple[Shape, list[Shape]]]:

@@ -31,6 +31,7 @@ class Item(NamedTuple):
 def _schema(subject: Subject, known: Around) -> Iterator[Finding]:
     yield from compliance.schema(subject, known)
     yield from lint.bounds(subject, known)
+    yield from lint.defaults(subject)
 
 
 def _alone(judge: Callable[[Subject], Iterator[Finding]]) -> Judge:

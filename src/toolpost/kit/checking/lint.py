@@ -15,7 +15,7 @@ from toolpost.kit.checking.descriptions import words_of
 from toolpost.kit.checking.findings import Finding, Severity
 from toolpost.kit.checking.subject import Subject
 from toolpost.plain import pointer
-from toolpost.schema import Schema
+from toolpost.schema import Schema, faulty_defaults
 from toolpost.schema.tree import Tree
 from toolpost.spec import TIERS
 from toolpost.testing.report import NotApplicable
@@ -194,6 +194,28 @@ def bounds(subject: Subject, around: Around) -> Iterator[Finding]:
             "Say maxLength or maxItems where more than that cannot be meant.",
             "input_schema", "properties", wide[0],
         )  # fmt: skip
+
+
+def defaults(subject: Subject) -> Iterator[Finding]:
+    """Defaults that are never used: ``default`` says what is usual, and decides nothing."""
+    if subject.spec is None:
+        return
+    for one in faulty_defaults(subject.spec.input_schema):
+        yield _found(
+            subject, "schema", "warning", f"the default does not fit: {one.problem}",
+            "Change the default or the schema. It is not filled in, but a model may send it.",
+            "input_schema", *map(str, one.at), "default",
+        )  # fmt: skip
+    schema = subject.spec.input_schema
+    known = schema.get("properties")
+    for name in _as_list(schema.get("required")):
+        child = known.get(name) if isinstance(known, Mapping) else None
+        if isinstance(child, Mapping) and "default" in child:
+            yield _found(
+                subject, "schema", "hint", f"{short(name, 30)} is required and has a default",
+                "Take it out of required if the default is meant to apply: it never does.",
+                "input_schema", "properties", name, "default",
+            )  # fmt: skip
 
 
 def _is_unbounded(schema: Any) -> bool:
