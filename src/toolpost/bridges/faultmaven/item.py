@@ -24,6 +24,7 @@ from toolpost import (
 )
 from toolpost.authoring import SpecOptions
 from toolpost.bridges.faultmaven.contract import BaseTool, ToolResult
+from toolpost.bridges.faultmaven.sanitizer import DataSanitizer
 from toolpost.bridges.instances import Living, instances_in, marked
 from toolpost.registry import Item
 
@@ -44,9 +45,11 @@ def tools(*given: BaseTool, module: str | None = None) -> list[Item]:
 
 def tools_in(namespace: Mapping[str, object]) -> list[Item]:
     """The tools that a module holds: instances, what ``tools`` has made of some, and the classes
-    that it defines itself. Of a class that there is an instance of, the instance counts.
+    that it defines itself. Of a class that there is an instance of, the instance counts. A class is
+    made with a sanitizer and without settings.
     """
-    items, found = instances_in(namespace, BaseTool)  # type: ignore[type-abstract]
+    offered = {"settings": None, "sanitizer": DataSanitizer(), "knowledge_ingester": None}
+    items, found = instances_in(namespace, BaseTool, offered)  # type: ignore[type-abstract]
     return [*items, *tools(*found)]
 
 
