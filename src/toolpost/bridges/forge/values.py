@@ -102,6 +102,17 @@ class ToolResult(BaseModel):
     def fail(cls, error: str, **metadata: Any) -> ToolResult:
         return cls(success=False, error=error, metadata=metadata)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, however long each took."""
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        return self._said() == other._said()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _said(self) -> tuple[Any, ...]:
+        return self.success, self.output, self.error, self.metadata
+
     def to_display(self) -> str:
         """The output as text, or ``Error:`` and why."""
         return str(self.output) if self.success else f"Error: {self.error}"
