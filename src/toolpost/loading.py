@@ -32,6 +32,7 @@ from toolpost.registry import Entry, Registry, as_entry, folded, renamed
 _log = logging.getLogger("toolpost")
 _TAKEN: Final = "another source has a tool of this name, which stays"
 _OURS: Final = "your code has a tool of this name, which stays"
+_EMPTY: Final = "look at its options in toolpost.toml, and at the place that it reads from"
 
 
 class Loading:
@@ -117,6 +118,15 @@ class Loading:
         }
 
     @property
+    def empty(self) -> Mapping[str, str]:
+        """The sources that were loaded and offer no tool at all, and what to do about it."""
+        return {
+            one.label: one.when_empty
+            for one in self.sources
+            if one.is_empty and not self.problems.get(one.label)
+        }
+
+    @property
     def quarantined(self) -> Mapping[str, str]:
         return {name: one.reason for s in self.sources for name, one in s.withheld.items()}
 
@@ -136,7 +146,11 @@ class Loading:
                 items = await loaded.source.load(tell)
             entries = [loaded.named(as_entry(item)) for item in items]
             async with self._one_at_a_time:
+                was_empty = loaded.is_empty
                 await self._register(loaded, entries)
+            loaded.is_empty = not entries
+            if loaded.is_empty and not was_empty:
+                _log.warning("%s: %s", loaded.label, loaded.when_empty)
 
     async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
@@ -296,11 +310,17 @@ class Loaded:
         self.gives_way: bool = getattr(part, "gives_way", False)
         """A name that is taken costs it one tool, and nobody else anything."""
         self.one_at_a_time = asyncio.Lock()
+        self.is_empty = False
+        """Whether it was loaded and had nothing to offer."""
         self.names: set[str] = set()
         self.offered: Sequence[Entry] = ()
         self.withheld: Mapping[str, Difference] = {}
         self.outdone: Mapping[str, str] = {}
         """What it offers and does not have, because its names were taken: where it gives way."""
+
+    @property
+    def when_empty(self) -> str:
+        return f"it has no tools: {getattr(self.source, 'when_empty', _EMPTY)}"
 
     def named(self, entry: Entry) -> Entry:
         return renamed(entry, f"{self.namespace}.{entry.spec.name}") if self.namespace else entry

@@ -240,6 +240,11 @@ class Runtime:
         return self._loading.left_out
 
     @property
+    def empty_sources(self) -> Mapping[str, str]:
+        """The sources that were loaded and offer no tool, and what to do about each."""
+        return self._loading.empty
+
+    @property
     def quarantined(self) -> Mapping[str, str]:
         """Name → why. The name itself may still be callable, where another source has it pinned."""
         return self._loading.quarantined

@@ -374,6 +374,33 @@ async def test_retryable_is_said_of_the_error_and_the_system_repeats_nothing(
     assert len(ran) == 2
 
 
+@pytest.mark.req("AF-5")
+async def test_a_tool_that_is_not_retryable_runs_no_second_time_after_it_has_failed() -> None:
+    ran: list[str] = []
+
+    async def failing(given: dict[str, Any]) -> Any:
+        ran.append(given["city"])
+        return {} if given["city"] == "Oslo" else ToolExecutionError("Half of it was done.")
+
+    tool = weather(failing, retryable=False)
+    async with Agent([tool]) as agent:
+        unfit = await agent.execute_tool(tool, {"town": "a"})
+        assert isinstance(unfit, ToolValidationError), "it did not run, so it may still"
+        assert await agent.execute_tool(tool, {"city": "Oslo"}) == {}
+        error = await agent.execute_tool(tool, {"city": "a"})
+        assert error == ToolExecutionError("Half of it was done.")
+        for city in ("a", "Oslo"):
+            refused = await agent.execute_tool(tool, {"city": city})
+            assert isinstance(refused, ToolExecutionError) and not refused.retryable
+            assert "may not be tried again" in refused.message
+            assert refused.failure is not None and refused.failure.remedy == "stop"
+    assert ran == ["Oslo", "a"]
+    async with Agent([tool]) as agent:
+        cities = ("a", "b", "c")
+        await asyncio.gather(*(agent.execute_tool(tool, {"city": city}) for city in cities))
+    assert ran == ["Oslo", "a", "a"]
+
+
 @pytest.mark.req("AF-7")
 async def test_a_tool_that_is_not_an_agents_is_not_authorized(tmp_path: Path) -> None:
     ran: list[int] = []
@@ -477,6 +504,18 @@ async def test_the_documented_schemas_are_those_of_the_tools(tmp_path: Path) -> 
         "web_scraper": (["url", "selector"], ["url"], ["text", "title"], *usual),
         "web_search": (["query", "num_results"], ["query"], ["results"], *usual),
     }
+
+
+@pytest.mark.req("AF-4")
+def test_the_scraper_takes_an_address_and_a_plain_selector() -> None:
+    schema = agentic.web_scraper_tool.input_schema
+    url, selector = schema["properties"]["url"], schema["properties"]["selector"]
+    assert (url["type"], url["format"], selector["type"]) == ("string", "uri", "string")
+    assert selector["description"] == "CSS selector (optional)"
+    assert "anyOf" not in selector and "default" not in selector
+    validate = agentic.validate_tool_input
+    assert validate(agentic.web_scraper_tool, {"url": "https://example.com"}) is None
+    assert validate(agentic.web_scraper_tool, {"url": "https://e.com", "selector": None})
 
 
 def test_the_file_tools_have_the_documented_names(

@@ -30,3 +30,14 @@ def test_an_example_of_a_contract_does_what_it_promises(example: Path, tmp_path:
 def test_each_contract_has_examples() -> None:
     contracts = {"agentic", "faultmaven", "forge", "nachos", "unified"}
     assert {path.parent.name for path in EXAMPLES} >= contracts
+
+
+def test_the_page_of_each_contract_leads_to_what_differs_and_back() -> None:
+    root = CONTRACTS.parents[1]
+    name = "contract-differences.md"
+    page = (root / "docs" / "how-to" / name).read_text(encoding="utf-8")
+    assert name in (root / "README.md").read_text(encoding="utf-8")
+    for contract in ("agentic", "faultmaven", "forge", "nachos", "unified"):
+        about = root / "docs" / "how-to" / f"from-{contract}.md"
+        assert f"]({name})" in about.read_text(encoding="utf-8")
+        assert f"]({about.name})" in page

@@ -22,6 +22,7 @@ from toolpost import (
     InvalidArguments,
     InvalidSpec,
     NameTaken,
+    RateLimited,
     Registry,
     Result,
     SetupError,
@@ -166,6 +167,71 @@ class Point(BaseModel):
     x: int
 
 
+@pytest.mark.req("FM-10", "FM-11")
+async def test_the_cooldown_of_a_rate_limit_is_in_the_error_and_in_the_result() -> None:
+    class Spoken(Base):
+        async def execute(self, params: dict[str, Any]) -> ToolResult:
+            return ToolResult(False, error="API rate limit exceeded. Retry after 60 seconds.")
+
+    class Said(Base):
+        async def execute(self, params: dict[str, Any]) -> ToolResult:
+            return ToolResult(False, error="API rate limit exceeded.", retry_after=59.5)
+
+    class Raised(Base):
+        async def execute(self, params: dict[str, Any]) -> ToolResult:
+            raise RateLimited("API rate limit exceeded.", retry_after=60, effects="none")
+
+    class Other(Base):
+        async def execute(self, params: dict[str, Any]) -> ToolResult:
+            return ToolResult(False, error="No disk. Retry after lunch.")
+
+    for kind in (Spoken, Said, Raised):
+        (item,) = tools(kind())
+        async with Executor(Registry([item])) as executor:
+            result = await executor.execute("find", {"query": "a"})
+        assert result.error is not None and result.error.code == "RATE_LIMITED"
+        told = await told_by(kind)
+        assert told.error in (
+            "API rate limit exceeded. Retry after 60 seconds.",
+            "API rate limit exceeded. Retry after 60s",
+        )
+        assert told.retry_after == (59.5 if kind is Said else 60)
+        assert told.model_dump()["retry_after"] == told.retry_after
+    told = await told_by(Other)
+    assert (told.error, told.retry_after) == ("No disk. Retry after lunch.", None)
+    assert "retry_after" not in told.model_dump()
+
+
+async def told_by(kind: type[BaseTool]) -> ToolResult:
+    registry = ToolRegistry()
+    registry.register("find", kind)
+    async with ToolContainer(registry=registry) as container:
+        return await container.execute("find", {"query": "a"})
+
+
+@pytest.mark.req("FM-11")
+async def test_a_tool_that_does_not_say_what_a_repeat_does_is_told_of_and_not_retried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls: list[str] = []
+
+    class Unmarked(Base):
+        async def execute(self, params: dict[str, Any]) -> ToolResult:
+            calls.append(type(self).__name__)
+            raise ConnectionError("away")
+
+    class Marked(Unmarked):
+        TOOLPOST = ToolOptions(effects="read")
+
+    assert not (await told_by(Unmarked)).success
+    assert not (await told_by(Unmarked)).success
+    assert not (await told_by(Marked)).success
+    assert calls == ["Unmarked"] * 2 + ["Marked"] * 3
+    said = [one.getMessage() for one in caplog.records if "is not retried" in one.getMessage()]
+    assert [one.partition(" does")[0] for one in said] == ["find (Unmarked)"]
+    assert 'ToolOptions(effects="read")' in said[0]
+
+
 @pytest.mark.parametrize(
     "garbage", [None, "text", {"success": True}, object(), Result(output=1), ToolResult]
 )
@@ -307,6 +373,20 @@ async def test_a_tool_that_wants_to_know_is_told_the_phase() -> None:
 
 
 # --- the registry -------------------------------------------------------------------------------
+
+
+def test_what_is_registered_stands_on_the_class_of_the_registry() -> None:
+    @register_tool("on_the_class")
+    class OnTheClass(Base):
+        pass
+
+    try:
+        assert ToolRegistry._tools["on_the_class"] is OnTheClass
+        assert tool_registry._tools is ToolRegistry._tools
+        assert "on_the_class" not in ToolRegistry()._tools
+    finally:
+        tool_registry.unregister("on_the_class")
+    assert "on_the_class" not in ToolRegistry._tools
 
 
 @pytest.mark.req("FM-4")

@@ -101,7 +101,8 @@ async def both(made: BaseTool, context: ExecutionContext = HERE, **kwargs: Any) 
     ToolRegistry().register(made)
     async with ToolExecutor(ToolRegistry()) as executor:
         through = await executor.execute(made.name, context, **kwargs)
-    for result in (alone, through):  # how much time was left is never quite the same
+    for result in (alone, through):  # how long it took and what was left is never quite the same
+        assert result.duration_ms is not None and result.duration_ms >= 0
         result.metadata.pop("seconds", None)
         result.metadata.get("plan", {}).pop("timeout", None)
     assert through == alone
@@ -139,9 +140,10 @@ async def test_a_tool_gets_its_context_and_its_arguments_and_gives_a_standard_re
         ({"type": "array"}, {}, "Invalid type for x: expected array"),
         ({"type": "object"}, [], "Invalid type for x: expected object"),
         ({"type": "string", "enum": ["a"]}, "b", "Invalid value for x: must be one of ['a']"),
-        ({"type": "integer", "minimum": 2}, 1, "Invalid value for x: must be at least 2"),
-        ({"type": "number", "maximum": 2.5}, 3, "Invalid value for x: must be at most 2.5"),
-        ({"type": "string", "min_length": 2}, "a", "… must have at least 2 characters"),
+        ({"type": "integer", "minimum": 2}, 1, "Invalid value for x: below minimum 2"),
+        ({"type": "number", "maximum": 2.5}, 3, "Invalid value for x: above maximum 2.5"),
+        ({"type": "string", "min_length": 2}, "a", "… too short, it needs 2 characters or more"),
+        ({"type": "string", "max_length": 1}, "ab", "… too long, it may have 1 characters at most"),
         ({"type": "array", "max_length": 1}, [1, 2], "… must have at most 1 items"),
         ({"type": "object", "min_length": 1}, {}, "… must have at least 1 properties"),
         ({"type": "string", "pattern": "^a"}, "b", '… must match the pattern "^a"'),
@@ -443,15 +445,155 @@ def test_what_cannot_be_a_tool_is_refused_when_it_is_registered(
 
     with pytest.raises(ToolError, match="not now"):
         registry.register(type("Broken", (Forged,), {fault: property(broken)})())
-    for name in ("", "a b", "ü"):
-        with pytest.raises(ToolError):
-            registry.register(Forged(name=name))
     bad = ToolParameter(name="x", type="string", description="x", pattern="(")
     with pytest.raises(ToolError, match="pattern"):
         registry.register(Forged(None, bad))
     with pytest.raises(ToolError, match="option"):
         registry.register(type("Odd", (Forged,), {"TOOLPOST": {"teir": 1}})())
     assert registry.list_all() == []
+
+
+@pytest.mark.req("FG-2", "FG-5")
+@pytest.mark.parametrize(
+    ("name", "known_as"),
+    [("Read File", "Read_File"), ("a.b!", "a.b_"), ("-x", "_-x"), ("", "Forged"), ("ü", "Forged")],
+)
+async def test_a_name_that_no_spec_may_have_is_kept_and_spoken_of_as_another(
+    registry: ToolRegistry, caplog: pytest.LogCaptureFixture, name: str, known_as: str
+) -> None:
+    made = Forged(lambda context: "ran", name=name)
+    registry.register(made)
+    assert registry.get(name) is made and registry.exists(name)
+    assert f"know the tool {name!r} as {known_as}" in caplog.text
+    async with ToolExecutor(registry) as executor:
+        assert (await executor.execute(name, HERE)).output == "ran"
+        (schema,) = executor.get_all_schemas("anthropic")
+        assert (await executor.execute(schema["name"], HERE)).output == "ran"
+        assert (await executor.execute(known_as, HERE)).output == "ran"
+        assert {one.tool_name for one in executor.get_executions()} == {name}
+    assert [spec.name for spec in registry.registry] == [known_as]
+    with pytest.raises(ToolError, match="is taken"):
+        registry.register(Forged(name=known_as))
+    assert registry.deregister(name)
+    assert len(registry.registry) == 0
+
+
+@pytest.mark.req("FG-5", "FG-6")
+async def test_schemas_are_in_the_order_of_registration(registry: ToolRegistry) -> None:
+    registry.register_many(
+        [
+            Forged(name=name, kind="file" if name > "k" else "web")
+            for name in ("zebra", "ape", "mule")
+        ]
+    )
+    assert registry.list_names() == ["ape", "mule", "zebra"]
+    assert registry.count() == 3
+    async with ToolExecutor() as executor, Executor(Registry([ours])) as theirs:
+        named = [one["function"]["name"] for one in executor.get_all_schemas()]
+        assert named == ["zebra", "ape", "mule"]
+        files = executor.get_schemas_by_category(ToolCategory.FILE, "anthropic")
+        assert [one["name"] for one in files] == ["zebra", "mule"]
+        assert executor.get_schemas_by_category(ToolCategory.TASK) == []
+        with pytest.raises(ValueError, match="Unknown schema format"):
+            executor.get_schemas_by_category(ToolCategory.FILE, "gemini")
+        over = ToolExecutor(over=theirs)
+        named = [one["function"]["name"] for one in over.get_all_schemas()]
+        assert named == ["zebra", "ape", "mule", "ours"]
+        await over.close()
+    grouped = registry.group_by_category()
+    assert {category.value: [one.name for one in found] for category, found in grouped.items()} == {
+        "file": ["zebra", "mule"],
+        "web": ["ape"],
+    }
+
+
+def test_registering_many_stops_at_the_first_that_is_refused(registry: ToolRegistry) -> None:
+    registry.register(Forged(name="there"))
+    with pytest.raises(ToolError):
+        registry.register_many([Forged(name="new"), Forged(name="there"), Forged(name="never")])
+    assert registry.list_names() == ["new", "there"]
+
+
+def test_after_a_reset_there_is_a_new_registry(registry: ToolRegistry) -> None:
+    registry.register(Forged())
+    executor = ToolExecutor(registry)
+    ToolRegistry.reset()
+    assert ToolRegistry() is not registry
+    assert (ToolRegistry().count(), registry.count()) == (0, 1)
+    assert len(executor.get_all_schemas()) == 1
+
+
+@pytest.mark.req("FG-4")
+async def test_executions_are_kept_with_what_went_in_and_came_out(registry: ToolRegistry) -> None:
+    registry.register(Forged(None, TEXT))
+    async with ToolExecutor(registry) as executor:
+        good = await executor.execute("forged", HERE, text="a")
+        bad = await executor.execute("forged", HERE)
+        await executor.execute("unknown", HERE)
+        first, second = executor.get_executions()
+        assert (first.tool_name, first.parameters) == ("forged", {"text": "a"})
+        assert first.context is HERE and first.result is good and second.result is bad
+        assert first.completed_at >= first.started_at
+        assert first.duration_ms >= 0
+        executor.get_executions().clear()
+        assert len(executor.get_executions()) == 2
+        executor.clear_executions()
+        assert executor.get_executions() == executor.history() == []
+    assert good.to_display() == "{'text': 'a'}"
+    assert bad.to_display() == "Error: Missing required parameter: text"
+
+
+@pytest.mark.req("FG-4")
+async def test_a_call_is_logged_as_the_document_has_it(
+    registry: ToolRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="toolpost.forge")
+    registry.register(Forged(None, TEXT))
+    async with ToolExecutor(registry) as executor:
+        await executor.execute("forged", HERE, text="sk_live_4eC39HqLyjWDarjtT1zdp7dc")
+        await executor.execute("forged", HERE)
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    said = [line for line in said if line[1].startswith(("Exec", "Param", "Tool"))]
+    assert [line for line in said if not line[1].startswith("Param")] == [
+        ("INFO", "Executing tool: forged"),
+        ("INFO", "Tool forged succeeded"),
+        ("INFO", "Executing tool: forged"),
+        ("WARNING", "Tool forged failed: Missing required parameter: text"),
+    ]
+    assert said[1][0] == "DEBUG" and "sk_live" not in caplog.text
+
+
+async def test_an_agent_is_named_by_the_context_unless_the_caller_is_one(
+    registry: ToolRegistry,
+) -> None:
+    seen: list[tuple[str | None, bool]] = []
+
+    async def guard(call: Any, call_next: Walk) -> Result:
+        seen.append((call.caller.agent, call.caller.owner))
+        return await call_next(call)
+
+    registry.register(Forged(lambda context: context.max_output_size))
+    context = ExecutionContext(working_dir=".", agent_id="scout")
+    async with Executor(Registry(), guards=[guard]) as theirs:
+        executor = ToolExecutor(registry, over=theirs)
+        assert (await executor.execute("forged", context)).output == 100_000
+        await executor.close()
+        clerk = ToolExecutor(registry, over=theirs, caller=Caller("key", agent="clerk"))
+        await clerk.execute("forged", context)
+    assert seen == [("scout", True), ("clerk", False)]
+
+
+async def test_a_class_may_show_the_text_of_its_exceptions(registry: ToolRegistry) -> None:
+    def broken(context: ExecutionContext) -> None:
+        raise RuntimeError("out of paper")
+
+    assert "out of paper" not in str((await both(Forged(broken))).error)
+    shows = type("Shows", (Forged,), {"SHOWS_EXCEPTIONS": True})
+    result = await both(shows(broken))
+    assert (result.error, result.metadata["code"]) == (
+        "Execution error: out of paper",
+        "EXECUTION_ERROR",
+    )
 
 
 @pytest.mark.req("FG-2")
@@ -517,9 +659,45 @@ async def test_a_dry_run_calls_no_tool_that_does_not_know_of_it() -> None:
     assert (result.success, result.metadata["dry_run"], seen) == (True, True, [])
     assert result.metadata["plan"]["arguments"] == {"text": "a"}
     assert not (await both(Forged(None, TEXT), dry)).success
+    assert result.output == "[Dry Run] forged was not run. Its arguments: {'text': 'a'}"
     previewing = type("Previewing", (Forged,), {"PREVIEWS": True})
     result = await both(previewing(lambda context: f"would: {context.dry_run}"), dry)
     assert result == ToolResult.ok("would: True")
+
+
+class Previewing(Forged):
+    """Looks at the context in a method of its own."""
+
+    async def _execute(self, context: ExecutionContext, **kwargs: Any) -> ToolResult:
+        return self._answer(context, **kwargs)
+
+    def _answer(self, context: ExecutionContext, **kwargs: Any) -> ToolResult:
+        return ToolResult.ok("would write" if context.dry_run else "written")
+
+
+class Silent(Previewing):
+    PREVIEWS = False
+
+
+class SetUp(Forged):
+    """Has a setting and an argument of the name, and does not look at its context."""
+
+    dry_run = True
+
+    async def _execute(self, context: ExecutionContext, **kwargs: Any) -> ToolResult:
+        return ToolResult.ok((self.dry_run, kwargs.get("dry_run")))
+
+
+@pytest.mark.req("FG-4", "FG-7")
+async def test_a_tool_that_looks_at_dry_run_itself_is_called() -> None:
+    dry = ExecutionContext(working_dir=".", dry_run=True)
+    assert (await both(Previewing(), dry)).output == "would write"
+    assert (await both(Previewing())).output == "written"
+    assert (await both(Silent(), dry)).output.startswith("[Dry Run] forged was not run")
+    assert (await both(SetUp(), dry)).output.startswith("[Dry Run] forged was not run")
+    factory = ToolFactory()
+    factory.add("forged", Previewing)
+    assert (await both(factory.tool("forged"), dry)).output == "would write"
 
 
 @pytest.mark.req("FG-4", "FG-5")

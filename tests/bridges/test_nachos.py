@@ -94,7 +94,7 @@ async def test_a_tool_is_initialized_once_asked_and_given_both_ids_and_closed() 
         refused = await executor.execute("echo", {"say": "nonsense"})
         assert refused.error is not None
         assert refused.error.code == "VALIDATION_ERROR"
-        assert refused.error.message == "that is nonsense; and long"
+        assert refused.error.message == "that is nonsense, and long"
         unfit = await executor.execute("echo", {})
         assert unfit.error is not None and unfit.error.code == "VALIDATION_ERROR"
         health = await executor.health("echo")

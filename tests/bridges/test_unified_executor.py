@@ -12,7 +12,7 @@ import pytest
 
 from tests.sources.endpoint import serving
 from tests.sources.test_files import SEED
-from toolpost import ConfigError, ToolFailed, Unavailable
+from toolpost import Config, ConfigError, Runtime, ToolFailed, Unavailable
 from toolpost.bridges.unified import (
     ApprovalExtension,
     ApprovalMode,
@@ -128,6 +128,44 @@ async def test_python_commands_http_and_mcp_are_called_in_the_same_way(tmp_path:
             assert gone.success, gone
     assert not note.exists()
     assert asked == ["dangerous_delete"] * 2
+
+
+@pytest.mark.req("UX-7", "UX-8")
+@pytest.mark.parametrize("way", ["python", "config"])
+async def test_the_file_of_the_document_runs_as_it_stands_after_one_line(
+    tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "tools.yaml").write_text(SEED)
+    (tmp_path / "file_tools.py").write_text("def read_file(path):\n    return open(path).read()\n")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "note").write_text("a note")
+    source = {"kind": "files", "paths": ["tools.yaml"]}
+
+    async def yes(*_: Any) -> bool:
+        return True
+
+    async def both(execute: Any) -> None:
+        read = await execute("file_reader", {"path": str(tmp_path / "files" / "note")})
+        assert read.output == "a note", read
+        gone = await execute("dangerous_delete", {"path": "note"})
+        assert gone.success, gone
+
+    async with asyncio.timeout(FENCE):
+        if way == "python":
+            registry = ToolSpecRegistry([FileLoader("tools.yaml", base=tmp_path)])
+            await registry.load_all()
+            async with UnifiedToolExecutor(
+                registry,
+                ExtensionManager([ApprovalExtension(approval_handler=yes)]),
+                settings={"shell": {"programs": ["rm"], "write": [str(tmp_path / "files")]}},
+            ) as executor:
+                await both(executor.execute)
+        else:
+            allowed = {"shell": {"programs": ["rm"], "write": ["files"]}}
+            config = Config.of({"sources": [source], "backends": allowed}, base=tmp_path)
+            async with Runtime.open(config, ask=yes) as runtime:
+                await both(runtime.execute)
+    assert not (tmp_path / "files" / "note").exists()
 
 
 async def test_a_program_that_nobody_allowed_is_refused_with_the_setting_that_would() -> None:

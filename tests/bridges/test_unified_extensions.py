@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from toolpost import Caller, ConfigError, Denied, RateLimited, Runtime, ToolFailed
 from toolpost.approvals import Decision
@@ -33,6 +36,7 @@ from toolpost.bridges.unified import (
     tools,
 )
 from toolpost.config import Config
+from toolpost.extensions.otel_metrics import OtelMetrics
 from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import check_extension
 
@@ -502,6 +506,86 @@ async def test_logging_metrics_and_limits_are_ours_and_see_refused_calls() -> No
     )
     assert 'toolpost_errors_total{tool="echo",code="RATE_LIMITED"} 1' in text
     assert len(runs.ran) == 3
+
+
+@pytest.mark.req("UX-4")
+async def test_metrics_go_to_opentelemetry_too() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    executor, runs = made(MetricsExtension(meter_provider=provider))
+    async with executor:
+        await executor.execute("echo", {"n": 1})
+        await executor.execute("echo", {"n": 13})
+        await executor.execute("nothing", {"n": 1})
+        cut = asyncio.ensure_future(executor.execute("echo", {"n": 99}))
+        async with asyncio.timeout(FENCE):
+            await runs.inside.wait()
+        under_way = measured(reader)["toolpost.calls.running"]
+        cut.cancel()
+        await asyncio.gather(cut, return_exceptions=True)
+    told = measured(reader)
+    provider.shutdown()
+    assert under_way["echo", None] == 1
+    assert told["toolpost.calls.running"]["echo", None] == 0
+    assert told["toolpost.calls"] == {
+        ("echo", None): 1,
+        ("echo", "EXECUTION_ERROR"): 1,
+        ("echo", "CANCELLED"): 1,
+        ("unknown", "NOT_FOUND"): 1,
+    }
+    assert told["toolpost.call.duration"] == told["toolpost.calls"]
+
+
+def measured(reader: InMemoryMetricReader) -> dict[str, dict[tuple[Any, Any], float]]:
+    """Metric → (tool, code of its error) → the sum, or of a histogram how many."""
+    told: dict[str, dict[tuple[Any, Any], float]] = {}
+    data = reader.get_metrics_data()
+    assert data is not None
+    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+        for point in metric.data.data_points:
+            about = point.attributes or {}
+            key = about["gen_ai.tool.name"], about.get("error.type")
+            number = getattr(point, "value", None)
+            told.setdefault(metric.name, {})[key] = (
+                getattr(point, "count", 0) if number is None else number
+            )
+    return told
+
+
+def test_without_an_sdk_nothing_is_measured() -> None:
+    registry = ToolSpecRegistry(specs=[echo()])
+    spec = registry.registry.get("echo")
+    assert spec is not None
+    unused: Any = None
+    assert OtelMetrics(NoOpMeterProvider()).bind(spec, unused) is None
+    assert OtelMetrics().bind(spec, unused) is None
+
+
+@pytest.mark.req("UX-4")
+@pytest.mark.parametrize("way", ["async", "plain"])
+async def test_an_approval_handler_is_told_the_tool_and_says_yes_or_no(way: str) -> None:
+    seen: list[Any] = []
+
+    def plain(tool_name: str, description: str, args: dict[str, Any]) -> Any:
+        seen.append((tool_name, description, args))
+        return args["n"] == 1
+
+    async def later(tool_name: str, description: str, args: dict[str, Any]) -> Any:
+        return plain(tool_name, description, args) or None
+
+    approval = ApprovalExtension(
+        approval_mode=ApprovalMode.UNSAFE_ONLY,
+        approval_handler=later if way == "async" else plain,
+    )
+    executor, runs = made(approval, specs=(echo(), echo("wipe", metadata={"is_dangerous": True})))
+    async with executor:
+        assert (await executor.execute("wipe", {"n": 1})).success
+        assert code(await executor.execute("wipe", {"n": 2})) == "APPROVAL_DENIED"
+        assert (await executor.execute("echo", {"n": 2})).success
+    assert seen == [("wipe", "Echo.", {"n": 1}), ("wipe", "Echo.", {"n": 2})]
+    assert runs.ran == [1, 2]
+    with pytest.raises(ConfigError, match="two ways to ask"):
+        ApprovalExtension(approval_handler=plain, ask=later)  # type: ignore[arg-type]
 
 
 async def test_one_of_them_may_be_subclassed_and_then_does_both() -> None:

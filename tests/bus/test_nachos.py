@@ -13,13 +13,21 @@ from nats.errors import NoRespondersError
 
 from tests.bridges.test_nachos import Echo
 from tests.bus.house import bus, gateway, worker
-from toolpost import Caller, Executor, Registry
-from toolpost.bridges.nachos import CalculatorTool, SecurityTier, ToolConfig, ToolRunner, tools
+from toolpost import Caller, Config, Executor, Registry, Runtime
+from toolpost.bridges.nachos import (
+    CalculatorTool,
+    FilesystemTool,
+    SecurityTier,
+    ToolConfig,
+    ToolRunner,
+    tools,
+)
 from toolpost.bridges.nachos.bus import ANYBODY, BusRunner
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.settings import BusOptions
 from toolpost.call import OWNER
+from toolpost.contracts import Mode
 
 pytestmark = pytest.mark.anyio
 
@@ -74,11 +82,68 @@ async def test_policy_decides_before_the_tool_sees_it(
     tool = Forbidden()
     config = ToolConfig(security_mode="standard", base=tmp_path)
     async with ToolRunner.open(tool, config) as runner, bus(nats, prefix) as client:
-        for caller, code in ((OWNER, "POLICY_DENIED"), (ANYBODY, "UNAUTHORIZED")):
+        for caller in (OWNER, ANYBODY):
             async with BusRunner(runner, options(nats), caller=caller):
                 told = await asked(client, "echo", say="x")
-                assert told["payload"]["error"]["code"] == code
+                assert told["payload"]["error"]["code"] == "POLICY_DENIED"
+    plain = Config.of({"store": {"kind": "memory"}}, base=tmp_path)
+    async with (
+        Runtime(plain, tools=tools(tool)) as runtime,
+        BusRunner(ToolRunner("echo", runtime), options(nats)),
+        bus(nats, prefix) as client,
+    ):
+        told = await asked(client, "echo", say="x")
+        assert told["payload"]["error"]["code"] == "POLICY_DENIED"
     assert not tool.seen
+
+
+@pytest.mark.req("NA-2", "NA-6", "NA-8")
+@pytest.mark.parametrize(
+    ("mode", "code"), [("standard", None), ("strict", "APPROVAL_REQUIRED"), ("permissive", None)]
+)
+async def test_mode_and_tier_decide_for_whoever_may_publish(
+    nats: Embedded, prefix: str, tmp_path: Path, mode: Mode, code: str | None
+) -> None:
+    (tmp_path / "workspace").mkdir()
+    config = ToolConfig(security_mode=mode, base=tmp_path)
+    async with (
+        ToolRunner.open(FilesystemTool(), config) as runner,
+        BusRunner(runner, options(nats)),
+        bus(nats, prefix) as client,
+    ):
+        sent = {"action": "write", "path": "./workspace/a.txt", "content": "x"}
+        payload = (await asked(client, "filesystem", **sent))["payload"]
+        assert payload.get("error", {}).get("code") == code
+        assert (tmp_path / "workspace" / "a.txt").exists() == (code is None)
+        if code is not None:
+            return
+        wrong = await asked(client, "filesystem", action="write", path="/etc/a", content="")
+        assert wrong["payload"]["error"]["message"] == (
+            "Path /etc/a is not in allowed directories, content is required for write action"
+        )
+        wrong = await asked(client, "filesystem", action="burn")
+        assert wrong["payload"]["error"]["message"] == (
+            "/path: missing required parameter, "
+            "/action: must be one of the allowed values (read, write, list, delete)"
+        )
+
+
+@pytest.mark.req("NA-4")
+async def test_after_three_failures_in_a_row_a_session_is_told_to_stop(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    for table, code in (({}, "BUDGET_EXCEEDED"), ({"rate": {"tries": 0}}, "EXECUTION_ERROR")):
+        plain = Config.of({"store": {"kind": "memory"}, "extensions": table}, base=tmp_path)
+        async with (
+            Runtime(plain, tools=tools(CalculatorTool())) as runtime,
+            BusRunner(ToolRunner("calculator", runtime), options(nats)),
+            bus(nats, prefix) as client,
+        ):
+            told = [await asked(client, "calculator", expression="1 / 0") for _ in range(4)]
+            codes = [one["payload"]["error"]["code"] for one in told]
+            assert codes == ["EXECUTION_ERROR"] * 3 + [code]
+            other = await asked(client, "calculator", expression="1", sessionId="s-2")
+            assert other["payload"]["success"]
 
 
 @pytest.mark.req("NA-9")

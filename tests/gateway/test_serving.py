@@ -274,6 +274,15 @@ async def test_what_listens_everywhere_and_has_no_tools_says_so_and_waits_for_no
         assert b"warning: there are no tools" in err and b"[[sources]]" in err
 
 
+async def test_a_source_without_tools_is_warned_of_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "nothing_here.py").write_text("number = 5\n", encoding="utf-8")
+    empty = '[gateway]\nport = 0\n[[sources]]\nkind = "modules"\nmodules = ["nothing_here"]\n'
+    async with program(tmp_path, config=empty) as (child, _, _):
+        child.terminate()
+        _, err = await child.communicate()
+    assert b"warning: source 1 (modules): it has no tools: the module nothing_here" in err
+
+
 async def test_several_processes_serve_one_address_and_one_store(tmp_path: Path) -> None:
     async with program(tmp_path, "--processes", "2") as (child, port, _):
         ids = set()

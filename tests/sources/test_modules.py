@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.old_tools import OLD
 from tests.sources.packages import forgotten
-from toolpost import SourceError
+from toolpost import Config, Runtime, SourceError
+from toolpost.sources.contracts import CONTRACTS
 from toolpost.sources.modules import ModulesSource
 
 pytestmark = pytest.mark.anyio
@@ -117,3 +119,59 @@ async def test_a_module_that_cannot_be_imported_is_named_with_the_reason(
         await names(tmp_path, "m_broken")
     assert str(caught.value).startswith("the module 'm_broken' cannot be imported: ")
     assert told in str(caught.value)
+
+
+@pytest.mark.req("UX-9")
+@pytest.mark.parametrize("contract", CONTRACTS)
+async def test_tools_of_every_contract_are_loaded_and_run(contract: str, tmp_path: Path) -> None:
+    (tmp_path / f"m_{contract}.py").write_text(OLD[contract], encoding="utf-8")
+    source = {"kind": "modules", "modules": [f"m_{contract}"]}
+    config = Config.of({"sources": [source], "watch": False}, base=tmp_path)
+    async with Runtime(config) as runtime:
+        assert [spec.name for spec in runtime.list()] == ["add"]
+        assert not runtime.empty_sources
+        result = await runtime.execute("add", {"a": 1, "b": 2})
+        assert result.output in (3, {"sum": 3}), result
+
+
+async def test_a_tool_object_that_two_modules_share_is_one_tool(tmp_path: Path) -> None:
+    (tmp_path / "m_first.py").write_text(OLD["agentic"] + "\nAGAIN = ADD\n", encoding="utf-8")
+    (tmp_path / "m_second.py").write_text("from m_first import ADD\n", encoding="utf-8")
+    assert await names(tmp_path, "m_first", "m_second") == ["add"]
+    assert await names(tmp_path, "m_second") == ["add"]
+
+
+async def test_what_a_bridge_made_with_a_config_is_found_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "m_made.py").write_text(
+        OLD["nachos"] + "\nfrom toolpost.bridges.nachos import ToolConfig, tools\n"
+        "(ADD,) = tools(Add(), config=ToolConfig(security_mode='strict'))\ndel Add\n",
+        encoding="utf-8",
+    )
+    assert await names(tmp_path, "m_made") == ["add"]
+
+
+async def test_a_tool_whose_constructor_breaks_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m_broken_tool.py").write_text(
+        OLD["forge"] + "\n    def __init__(self):\n        raise OSError('no licence')\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(SourceError, match=r"m_broken_tool: a tool of the forge .*no licence"):
+        await names(tmp_path, "m_broken_tool")
+
+
+async def test_a_source_without_tools_says_so_and_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "m_nothing.py").write_text("number = 5\n", encoding="utf-8")
+    (tmp_path / "none.yaml").write_text("tools: []\n", encoding="utf-8")
+    sources = [
+        {"kind": "modules", "modules": ["m_nothing"]},
+        {"kind": "files", "paths": ["none.yaml"]},
+        {"kind": "builtin"},
+    ]
+    config = Config.of({"sources": sources, "watch": False}, base=tmp_path)
+    async with Runtime(config) as runtime:
+        assert list(runtime.empty_sources) == ["source 1 (modules)", "source 2 (files)"]
+        assert "m_nothing" in runtime.empty_sources["source 1 (modules)"]
+        assert "@tool" in runtime.empty_sources["source 1 (modules)"]
+        assert "source 1 (modules): it has no tools" in caplog.text

@@ -55,7 +55,7 @@ class APITool(BaseTool):
 class MCPTool(BaseTool):
     """Whatever an MCP server offers. (toolpost's own MCP tools need no such class.)"""
 
-    TOOLPOST = ToolOptions(timeout=10, tier=2, labels={"external": "true"})
+    TOOLPOST = ToolOptions(timeout=10, tier=2, effects="once", labels={"external": "true"})
 
     def __init__(self, server: MCPServer) -> None:
         self.server = server

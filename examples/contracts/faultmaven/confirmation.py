@@ -5,12 +5,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from toolpost import Runtime
+from toolpost import Runtime, ToolOptions
 from toolpost.bridges.faultmaven import BaseTool, ToolResult, tools
 
 
 class Restart(BaseTool):
     REQUIRES_CONFIRMATION = True
+    TOOLPOST = ToolOptions(effects="once")
 
     async def execute(self, params: dict[str, Any]) -> ToolResult:
         return ToolResult(success=True, data={"restarted": params["host"]})

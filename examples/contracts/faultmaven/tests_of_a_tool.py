@@ -3,12 +3,15 @@
 import asyncio
 from typing import Any
 
+from toolpost import ToolOptions
 from toolpost.bridges.faultmaven import BaseTool, ToolResult, tools
 from toolpost.testing import check_tool
 
 
 class MyTool(BaseTool):
     """Counts the letters of a word."""
+
+    TOOLPOST = ToolOptions(effects="read")
 
     def __init__(self, settings: Any = None, **kwargs: Any) -> None:
         self.most = (settings or {}).get("most", 100)

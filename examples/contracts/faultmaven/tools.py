@@ -83,6 +83,7 @@ class Commands(BaseTool):
     """A system tool: a list of commands, and somebody who is asked before each."""
 
     REQUIRES_CONFIRMATION = True
+    TOOLPOST = ToolOptions(effects="once")
     ALLOWED_COMMANDS = ("kubectl", "curl", "nslookup")
 
     async def execute(self, params: dict[str, Any]) -> ToolResult:

@@ -1,6 +1,8 @@
 """A tool written for the Forge contract, its schemas, and what its executor makes of calls."""
 
 import asyncio
+import logging
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -124,4 +126,5 @@ async def main() -> None:
     assert ToolRegistry().deregister("linger")
 
 
+logging.basicConfig(stream=sys.stdout, level=logging.INFO)  # "Executing tool: count_words" …
 asyncio.run(main())

@@ -12,6 +12,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from toolpost import FunctionTool, InvalidSpec, Unavailable
@@ -19,6 +20,7 @@ from toolpost.registry import Item
 
 _log = logging.getLogger("toolpost.tools")
 T = TypeVar("T")
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 _GONE: Final = "This tool has been removed. Use another tool."
 
 
@@ -46,9 +48,12 @@ def marked(running: Callable[..., Any], tool: object, module: str | None) -> Cal
     return running
 
 
-def instances_in(namespace: Mapping[str, object], base: type[T]) -> tuple[list[Item], list[T]]:
+def instances_in(
+    namespace: Mapping[str, object], base: type[T], offered: Mapping[str, object] = _NOTHING
+) -> tuple[list[Item], list[T]]:
     """What a module holds of a contract: items that were made of its tools, and tools that were
-    not. Of the classes that it defines itself each has an instance, there or made here.
+    not. Of the classes that it defines itself each has an instance, there or made here with what
+    its constructor names of ``offered``.
     """
     everything = {id(value): value for value in tuple(namespace.values())}.values()
     functions = [value for value in everything if isinstance(value, FunctionTool)]
@@ -64,7 +69,7 @@ def instances_in(namespace: Mapping[str, object], base: type[T]) -> tuple[list[I
         if inspect.isclass(value) and issubclass(value, base) and value not in there:
             own = namespace.get("__name__", value.__module__) == value.__module__
             if own and not inspect.isabstract(value):
-                found.append(made(value, {}))
+                found.append(made(value, offered))
     return items, found
 
 

@@ -20,7 +20,7 @@ from toolpost.cli.opening import loaded, run, uncalled
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.progress import Bar
 from toolpost.cli.scores import as_data, show
-from toolpost.cli.terminal import print_json
+from toolpost.cli.terminal import err, print_json, safe
 from toolpost.config import FILE_NAME, Config, find
 from toolpost.contracts import Backend
 from toolpost.errors import SourceError
@@ -204,6 +204,8 @@ async def _of_config(asked: Asked, words: tuple[str, ...]) -> AsyncIterator[Gath
     async with loaded(uncalled(config), asked) as runtime:
         for part, problem in runtime.problems.items():  # else its tools would be missed in silence
             raise SourceError(f"{part}: {problem}")
+        for part, problem in runtime.empty_sources.items():
+            err(safe(f"warning: {part}: {problem}"))
         lock = runtime.pins.lock
         pipeline = Pipeline(
             sanitizes=any(guard.name == "sanitize" for guard in runtime.executor.guards),

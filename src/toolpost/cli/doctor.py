@@ -161,10 +161,18 @@ async def _parts(runtime: Runtime) -> AsyncIterator[Finding]:
         yield Finding(
             part, "warn", told, "mend it there, grant it to the source, or leave it at that"
         )
+    for part, told in runtime.empty_sources.items():
+        found, _, todo = told.partition(": ")
+        yield Finding(part, "warn", found, todo)
     if health["store"].healthy:
         yield Finding("store", "ok", _kept(runtime))
-    well = sum(one.healthy for part, one in health.items() if part.startswith("source "))
-    yield Finding("sources", "ok", f"{well} loaded, {counted(len(runtime.registry), 'tool')}")
+    full = [part for part in health if part.startswith("source ")]
+    well = sum(health[part].healthy and part not in runtime.empty_sources for part in full)
+    found = f"{well} loaded, {counted(len(runtime.registry), 'tool')}"
+    if len(runtime.registry):
+        yield Finding("sources", "ok", found)
+    else:
+        yield Finding("sources", "warn", found, "name a source of tools in [[sources]]")
 
 
 def _todo(part: str, health: Health) -> str:

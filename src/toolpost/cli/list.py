@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from toolpost.cli.opening import left_out, loaded, run, uncalled
+from toolpost.cli.opening import left_out, loaded, run, uncalled, warnings
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.remote import connected
 from toolpost.cli.terminal import (
@@ -72,7 +72,7 @@ def command(
         async with loaded(uncalled(config), asked) as runtime:
             fit = runtime.registry.list(kind=kind, category=category, tag=tag, tier=tier)
             seen = {spec.name for spec in runtime.executor.list()}  # the quarantined ones as well
-            told = {**left_out(runtime), **runtime.problems}
+            told = {**left_out(runtime), **warnings(runtime)}
             return [spec for spec in fit if spec.name in seen], told
 
     specs, problems = run(asked, listed())

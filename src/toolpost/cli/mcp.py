@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from toolpost.cli.opening import run
+from toolpost.cli.opening import run, warnings
 from toolpost.cli.options import Asked, pass_asked
 from toolpost.cli.terminal import err, safe, say
 from toolpost.config import find
@@ -65,7 +65,7 @@ async def _served(asked: Asked, *, approve: bool) -> None:
 
     async def serve() -> None:
         async with Runtime(config, provide={Elicits: ask}) as runtime:
-            for part, problem in runtime.problems.items():
+            for part, problem in warnings(runtime).items():
                 err(safe(f"warning: {part}: {problem}"))
             await stdio.serve_stdio(runtime, settings=settings)
 

@@ -102,6 +102,11 @@ def asking(runtime: Runtime) -> str | None:
     return None
 
 
+def warnings(runtime: Runtime) -> dict[str, str]:
+    """What is wrong with a part right now, or that a source has no tools."""
+    return {**runtime.problems, **runtime.empty_sources}
+
+
 def left_out(runtime: Runtime) -> dict[str, str]:
     """Source → how many of its tools were not taken, and why the first of them was not."""
     told = {}

@@ -19,6 +19,7 @@ import msgspec
 
 from toolpost.cli.aside import written_aside
 from toolpost.cli.looping import run, settled
+from toolpost.cli.opening import warnings
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find, origin
@@ -258,7 +259,7 @@ def _telling(address: str, everywhere: str, config: Config, settings: Any) -> Ca
         out(safe(f"  {text}\n"))
         sys.stdout.flush()
         if gateway is not None:
-            for part, problem in gateway.behind.runtime.problems.items():
+            for part, problem in warnings(gateway.behind.runtime).items():
                 err(safe(f"warning: {part}: {problem}"))
         if _in_memory(config):
             err("warning: the store is in memory: jobs, keys and approvals end with this process")

@@ -17,6 +17,7 @@ import msgspec
 
 from toolpost.bus.connection import without_password
 from toolpost.cli.looping import run, settled
+from toolpost.cli.opening import warnings
 from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find
@@ -89,7 +90,7 @@ async def _served(config: Config, settings: WorkerSettings, *, as_json: bool) ->
         async with Worker(runtime, settings, folder=config.base) as worker:
             settled()
             _told(worker, settings, as_json=as_json)
-            for part, problem in runtime.problems.items():
+            for part, problem in warnings(runtime).items():
                 err(safe(f"warning: {part}: {problem}"))
             await stop.wait()
             if worker.running:

@@ -1,32 +1,24 @@
-"""The tools of a Python file or module, of whichever contract they are.
+"""Imports a Python file or module and lists its tools, whichever contract they were written for.
 
-Above: ``parity`` and the checks. Below: ``members.py`` finds our own, and each bridge those of its
-contract (``tools_in``). A bridge is asked if the module has loaded it; only where nothing is found
-are the others, too, of which some know a tool by its shape. No framework is loaded that the module
-has not loaded itself.
+``parity`` and the checks use it. ``sources/contracts.py`` finds the tools, for the source of kind
+``modules`` as well; plain functions become tools here only.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 from toolpost.authoring import tool
-from toolpost.errors import MissingPart, SourceError
-from toolpost.members import tools_in
-from toolpost.registry import Entry, Item, as_entry
-
-_BRIDGES: Final = "toolpost.bridges."
-_CONTRACTS: Final = ("forge", "faultmaven", "nachos", "unified", "agentic")
-_FRAMEWORKS: Final[Mapping[str, str]] = {"langchain": "langchain_core"}
-"""Bridge → the package without which there is nothing for it to find."""
+from toolpost.errors import SourceError
+from toolpost.registry import Entry, as_entry
+from toolpost.sources.contracts import entries_of
 
 
 def imported(place: str | Path) -> ModuleType:
@@ -62,27 +54,9 @@ def _explained(place: str) -> Iterator[None]:
 
 def entries_in(module: ModuleType, *, wanted: Collection[str] = ()) -> list[Entry]:
     """Its tools. Of what is ``wanted`` and is no tool, plain functions become some."""
-    items: list[Item] = [*tools_in(module)]
-    for name in (*_CONTRACTS, *_FRAMEWORKS):
-        if f"{_BRIDGES}{name}" in sys.modules or _FRAMEWORKS.get(name) in sys.modules:
-            items += _bridged(name, module)
-    for name in () if items else _CONTRACTS:
-        items += _bridged(name, module)
-    found: list[Entry] = []
-    for entry in map(as_entry, items):
-        if entry not in found:  # what a bridge makes may be a tool of ours as well
-            found.append(entry)
+    found = entries_of(module)
     names = {entry.spec.name for entry in found}
     return [*found, *_functions(module, set(wanted) - names)]
-
-
-def _bridged(name: str, module: ModuleType) -> list[Item]:
-    try:
-        bridge = import_module(f"{_BRIDGES}{name}")
-    except (ModuleNotFoundError, MissingPart):  # without its extra the module cannot need it
-        return []
-    look = getattr(bridge, "tools_in", None)
-    return [] if look is None else list(look(vars(module)))
 
 
 def _functions(module: ModuleType, names: Collection[str]) -> Iterator[Entry]:

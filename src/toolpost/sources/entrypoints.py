@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from toolpost.contracts import Registered, Tell
 from toolpost.errors import SourceError
-from toolpost.members import tools_in
 from toolpost.options import Options, options_from
+from toolpost.sources.contracts import entries_of
 from toolpost.wording import nearest
 
 GROUP = "toolpost.tools"
@@ -75,5 +75,5 @@ def _tools(point: EntryPoint) -> list[Registered]:
             f"the tools {point.value!r} cannot be imported: {type(exc).__name__}: {exc}"
         ) from exc
     if isinstance(loaded, ModuleType):
-        return tools_in(loaded)
+        return list(entries_of(loaded))
     return list(loaded) if isinstance(loaded, list | tuple) else [loaded]

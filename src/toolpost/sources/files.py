@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from toolpost.contracts import Declared, Tell
 from toolpost.document import read
@@ -30,6 +30,8 @@ class _Options(Options, frozen=True):
 
 class FilesSource:
     """``[[sources]] kind = "files", paths = ["tools.yaml", "more/*.json"]``."""
+
+    when_empty: ClassVar = "its files hold none; write a spec into one of them, under tools:"
 
     def __init__(self, paths: Iterable[str | Path], *, base: Path | None = None) -> None:
         self._paths = tuple(map(str, paths))

@@ -1,7 +1,9 @@
-"""Tools in Python modules of yours: every ``@tool`` and ``Tool`` class that a module defines.
+"""Tools in Python modules of yours: every ``@tool`` and ``Tool`` class that a module defines, and
+the tools of the contracts that toolpost has bridges for.
 
-The modules are imported into this process, so their tools count as registered in code. For code
-that should not be trusted that far, declare the tools in a spec file instead.
+``contracts.py`` finds them. The modules are imported into this process, so their tools count as
+registered in code. For code that should not be trusted that far, declare the tools in a spec file
+instead.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from toolpost.contracts import Registered, Tell
+from toolpost.contracts import Declared, Registered, Tell
 from toolpost.errors import SourceError
-from toolpost.members import tools_in
 from toolpost.options import Options, options_from
+from toolpost.registry import Entry
+from toolpost.sources.contracts import entries_of
 
 
 class _Options(Options, frozen=True):
@@ -38,16 +41,33 @@ class ModulesSource:
 
     async def load(self, tell: Tell) -> Iterable[Registered]:
         found: list[Registered] = []
+        known: set[int] = set()
         for done, name in enumerate(self._modules):
             tell(done, len(self._modules))
-            found += tools_in(self._imported(name))
+            module = self._imported(name)
+            found += map(self._located, entries_of(module, known=known))
+            known.update(id(value) for value in vars(module).values())
         return found
+
+    @property
+    def when_empty(self) -> str:
+        return (
+            f"the {'module' if len(self._modules) == 1 else 'modules'} "
+            f"{', '.join(self._modules)} hold no tools at the top level: mark a function with "
+            "@tool, or give each tool object a name there"
+        )
 
     async def changes(self) -> AsyncIterator[None]:
         """Imported code does not change under a running process."""
         never: tuple[None, ...] = ()
         for change in never:
             yield change
+
+    def _located(self, entry: Entry) -> Registered:
+        """A spec that is only data names a module, which a worker has to find as well."""
+        if entry.target is not None:
+            return entry
+        return Declared(entry.spec, str((self._path or Path.cwd()).resolve()))
 
     def _imported(self, name: str) -> ModuleType:
         if self._path is not None and str(self._path) not in sys.path:

@@ -308,7 +308,7 @@ async def test_a_program_that_is_not_listed_is_refused_with_what_to_add() -> Non
     assert result.error.message == (
         "'it' runs 'curl', which is not allowed here: add 'curl' to 'programs' in "
         '[backends.shell] of toolpost.toml, or in Python to settings={"shell": {"programs": '
-        '["curl"]}}'
+        "[\"curl\"]}}; what it may change goes into 'write' there, a list of folders"
     )
 
 

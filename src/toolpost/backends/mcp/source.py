@@ -37,6 +37,7 @@ class McpSource:
 
     gives_way: ClassVar = True
     """Whoever writes a server does not know what names there are here."""
+    when_empty: ClassVar = "its servers list none; see what a server has with: toolpost check --mcp"
 
     def __init__(self, servers: Iterable[str], *, backend: McpBackend | None = None) -> None:
         self._names = tuple(servers)

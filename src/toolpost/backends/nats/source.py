@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -46,6 +46,7 @@ class NatsSource:
 
     gives_way = True
     """Whoever starts a worker somewhere does not know what names there are here."""
+    when_empty: ClassVar = "no worker offers one yet; start a worker with: toolpost worker"
 
     def __init__(self, options: _Options, *, backend: NatsBackend | None = None) -> None:
         self._tier, self._wanted = options.tier, glob(options.tools)

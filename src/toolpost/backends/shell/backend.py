@@ -103,7 +103,8 @@ class ShellBackend:
             raise ConfigError(
                 f"{spec.name!r} runs {name!r}, which is not allowed here: add {name!r} to "
                 "'programs' in [backends.shell] of toolpost.toml, or in Python to "
-                f'settings={{"shell": {{"programs": ["{name}"]}}}}'
+                f'settings={{"shell": {{"programs": ["{name}"]}}}}; what it may change goes into '
+                "'write' there, a list of folders"
             )
         found = shutil.which(name, path=os.pathsep.join(self._options.path))
         if found is None and "/" in name and Path(name).is_file():

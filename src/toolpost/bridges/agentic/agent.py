@@ -83,8 +83,9 @@ class Agent:
 
     async def execute_tool(self, tool: Tool | str, given: ToolInput) -> ToolOutput | ToolError:
         """Its output, or one of the four errors. After three failures in a row a fourth call is
-        refused, whatever its input. Of calls at the same time so many run that no more can fail;
-        the others wait for these.
+        refused, whatever its input; of a tool that is not ``retryable``, a second call after one
+        failed run. Of calls at the same time so many run that no more can fail; the others wait for
+        these.
         """
         name = tool if isinstance(tool, str) else tool.name
         known = any(spec.name == name for spec in self._road.list(self.caller))
@@ -92,18 +93,22 @@ class Agent:
         if known and isinstance(tool, Tool) and entry is not None and entry.target is not tool:
             _log.warning("%s: %s is not the tool of that name that it has", self.caller.id, name)
             return ToolAuthorizationError()
-        result = await (self._tried if known else self._run)(name, given)
+        target = None if entry is None else entry.target
+        if known:
+            limit = 1 if isinstance(target, Tool) and not target.retryable else TRIES
+            result = await self._tried(name, given, limit)
+        else:
+            result = await self._run(name, given)
         if result.error is None:
             output: ToolOutput = result.output
             return output
-        target = None if entry is None else entry.target
         retryable = target.retryable if isinstance(target, Tool) else result.error.retryable
         return _left(result.error, known=known, retryable=retryable)
 
-    async def _tried(self, name: str, given: ToolInput) -> Result:
-        tries, within = self._tries.setdefault(name, _Tries()), _within.get()
+    async def _tried(self, name: str, given: ToolInput, limit: int) -> Result:
+        tries, within = self._tries.setdefault(name, _Tries(limit)), _within.get()
         if not await tries.begin(wait=tries not in within):
-            result = Result(error=_spent(name))
+            result = Result(error=_spent(name, limit))
             self._note(name, result, tries)
             return result
         outside = _within.set(within | {tries})
@@ -126,10 +131,16 @@ class Agent:
             _log.info("%s: %s was refused: %s", self.caller.id, short(name), code)
             return
         number = tries.failed + 1
-        tries.failed = 0 if code is None else number
+        if tries.limit > 1 or code is None or _has_run(result):
+            tries.failed = 0 if code is None else number
         self._attempts.append(Attempt(name, number, about.call_id, about.duration_ms, code))
         _log.info(
-            "%s: %s, attempt %d of %d: %s", self.caller.id, name, number, TRIES, code or "done"
+            "%s: %s, attempt %d of %d: %s",
+            self.caller.id,
+            name,
+            number,
+            tries.limit,
+            code or "done",
         )
 
     async def __aenter__(self) -> Self:
@@ -145,10 +156,11 @@ class Agent:
 
 class _Tries:
     """Of one tool: failures in a row, and calls that are under way, which may become failures.
-    Together these are never more than three, but for calls that a tool makes of itself.
+    Together these are never more than ``limit``, but for calls that a tool makes of itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.failed = self._under_way = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -156,8 +168,8 @@ class _Tries:
         """Whether there is a try left, which is taken. As long as that is not known, wait; not for
         a call that waits for this one.
         """
-        while self.failed + self._under_way >= TRIES:
-            if self.failed >= TRIES:
+        while self.failed + self._under_way >= self.limit:
+            if self.failed >= self.limit:
                 return False
             if not wait:
                 break
@@ -197,11 +209,20 @@ def _road(given: Mapping[str, Tool | str]) -> Executor:
     return Executor(Registry(items), observers=[Log()])
 
 
-def _spent(name: str) -> Failure:
+def _has_run(result: Result) -> bool:
+    """Whether a failed call has reached the tool; input that does not fit its schema has not."""
+    error = result.error
+    return error is None or error.code != "VALIDATION_ERROR" or error.effects != "none"
+
+
+def _spent(name: str, limit: int) -> Failure:
     """The words are those of the guard ``rate``, which counts for all of a session."""
+    why = f"{limit} times in a row in this session"
+    if limit == 1:
+        why = "in this session, and may not be tried again"
     fault = BudgetExceeded(
-        f"{name} has failed {TRIES} times in a row in this session. Do not call it again: tell the "
-        "user what you tried, or use another tool."
+        f"{name} has failed {why}. Do not call it again: tell the user what you tried, or use "
+        "another tool."
     )
     return failure(fault, tool=name, call_id="", effects="read")
 

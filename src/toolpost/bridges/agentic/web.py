@@ -197,11 +197,27 @@ async def web_scraper(
     return {"text": found["text"], "title": found["title"]}
 
 
+_PAGE: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "url": {"type": "string", "format": "uri", "minLength": 1, "maxLength": 4000},
+        "selector": {
+            "type": "string",
+            "description": "CSS selector (optional)",
+            "maxLength": 500,
+        },
+    },
+    "required": ["url"],
+    "additionalProperties": False,
+}
+"""As documented, with bounds: a signature would let ``null`` in for the selector."""
+
+
 def web_scraper_at(*egress: str) -> Tool:
     """``web_scraper`` for pages that are there: ``host:port``, or ``*`` for all that is public."""
     settings = scraper.Settings(egress=egress or ("*",))
     made = given(web_scraper, going=settings)
-    spec = msgspec.structs.replace(made.spec, egress=settings.egress)
+    spec = msgspec.structs.replace(made.spec, egress=settings.egress, input_schema=_PAGE)
     return as_tool(msgspec.structs.replace(made, spec=spec))
 
 

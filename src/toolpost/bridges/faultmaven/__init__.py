@@ -5,7 +5,7 @@ Above: a project that was written for the contract. Below: toolpost's public API
 get everything that the road gives.
 """
 
-from toolpost.bridges.faultmaven.container import DataSanitizer, ToolContainer
+from toolpost.bridges.faultmaven.container import ToolContainer
 from toolpost.bridges.faultmaven.contract import (
     BaseTool,
     TimeoutException,
@@ -15,6 +15,7 @@ from toolpost.bridges.faultmaven.contract import (
 )
 from toolpost.bridges.faultmaven.item import tools, tools_in
 from toolpost.bridges.faultmaven.registry import ToolRegistry, register_tool, tool_registry
+from toolpost.bridges.faultmaven.sanitizer import DataSanitizer
 
 __all__ = [
     "BaseTool",

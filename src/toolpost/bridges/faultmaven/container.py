@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolpost import Caller, Executor, InvalidSpec, Registry, SetupError, ToolNotFound, redact
+from toolpost import Caller, Executor, InvalidSpec, Registry, SetupError, ToolNotFound
 from toolpost.bridges.faultmaven.contract import BaseTool, ToolResult
 from toolpost.bridges.faultmaven.item import as_told, item_of
 from toolpost.bridges.faultmaven.registry import ToolRegistry, tool_registry
+from toolpost.bridges.faultmaven.sanitizer import DataSanitizer
 from toolpost.bridges.instances import Living, made
 from toolpost.bridges.road import Road
 from toolpost.call import OWNER
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
 
 _LAST: Final = ("cleanup", "close", "aclose")
 _log = logging.getLogger("toolpost.faultmaven")
-
-
-class DataSanitizer:
-    """What a tool gets as ``sanitizer`` where the container was given none: the rules of ours."""
-
-    def sanitize(self, data: Any) -> Any:
-        """Texts and JSON data with every secret and all personal data taken out."""
-        return redact.redact_text(data) if isinstance(data, str) else redact.redact(data)
 
 
 class ToolContainer:

@@ -25,8 +25,10 @@ from toolpost.authoring import SpecOptions
 class ToolResult(BaseModel):
     """``ToolResult(success=True, data=…)``, or ``ToolResult(success=False, error="why")``.
 
-    ``warnings`` is what the road has to say of a call: that another tool stood in, for example. The
-    contract has no such field, so that it is written down only where there is something in it.
+    ``warnings`` is what the pipeline has to say of a call: that another tool stood in, for example.
+    ``retry_after`` is the cooldown of a rate limit in seconds; a tool may set it, and reads it in
+    what others return. The contract has no such fields, so they are written down only where there
+    is something in them.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # no JSON: the road says so
@@ -35,6 +37,7 @@ class ToolResult(BaseModel):
     data: Any = None
     error: str | None = None
     warnings: tuple[str, ...] = ()
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -42,8 +45,11 @@ class ToolResult(BaseModel):
         data: Any = None,
         error: str | None = None,
         warnings: Sequence[str] = (),
+        retry_after: float | None = None,
     ) -> None:
-        super().__init__(success=success, data=data, error=error, warnings=warnings)
+        super().__init__(
+            success=success, data=data, error=error, warnings=warnings, retry_after=retry_after
+        )
 
     @model_validator(mode="after")
     def _says_why(self) -> Self:
@@ -56,6 +62,8 @@ class ToolResult(BaseModel):
         written: dict[str, Any] = write(self)
         if not self.warnings:
             written.pop("warnings", None)
+        if self.retry_after is None:
+            written.pop("retry_after", None)
         return written
 
 

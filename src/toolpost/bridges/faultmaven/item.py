@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from math import ceil
 from typing import Any, Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -17,6 +20,7 @@ from toolpost import (
     FunctionTool,
     InvalidOutput,
     InvalidSpec,
+    RateLimited,
     Result,
     ToolFailed,
     ToolpostError,
@@ -24,12 +28,21 @@ from toolpost import (
 )
 from toolpost.authoring import SpecOptions
 from toolpost.bridges.faultmaven.contract import BaseTool, ToolResult
+from toolpost.bridges.faultmaven.sanitizer import DataSanitizer
 from toolpost.bridges.instances import Living, instances_in, marked
 from toolpost.registry import Item
 
 TIMEOUT: Final = 30
 """Seconds, unless a tool says otherwise."""
 _PHASE: Final = "phase"
+_COOLDOWN: Final = re.compile(r"(?is)rate limit\b.*\bretry after (\d{1,6}) ?s")
+"""The contract's own words for a rate limit, which has no other place in its result."""
+_UNMARKED: Final = (
+    "%s (%s) does not say what repeating a call does, so a transient error is not retried. If a "
+    'repeat is harmless, say so on the class: TOOLPOST = ToolOptions(effects="read"); if it is '
+    'not, say effects="once"'
+)
+_told: Final[WeakSet[type]] = WeakSet()
 _log = logging.getLogger("toolpost.tools")
 
 
@@ -44,9 +57,11 @@ def tools(*given: BaseTool, module: str | None = None) -> list[Item]:
 
 def tools_in(namespace: Mapping[str, object]) -> list[Item]:
     """The tools that a module holds: instances, what ``tools`` has made of some, and the classes
-    that it defines itself. Of a class that there is an instance of, the instance counts.
+    that it defines itself. Of a class that there is an instance of, the instance counts. A class is
+    made with a sanitizer and without settings.
     """
-    items, found = instances_in(namespace, BaseTool)  # type: ignore[type-abstract]
+    offered = {"settings": None, "sanitizer": DataSanitizer(), "knowledge_ingester": None}
+    items, found = instances_in(namespace, BaseTool, offered)  # type: ignore[type-abstract]
     return [*items, *tools(*found)]
 
 
@@ -81,6 +96,9 @@ def item_of(
         "isolation": "thread" if blocking else "inline",
     }
     options.update(tool.TOOLPOST)
+    if "effects" not in options and type(tool) not in _told:
+        _told.add(type(tool))
+        _log.warning(_UNMARKED, schema["name"], type(tool).__name__)
     alone = Living(tool, last=())
     running = _running(hold or (lambda: alone), blocking=blocking)
     return create_tool(
@@ -95,8 +113,11 @@ def item_of(
 def as_told(result: Result) -> ToolResult:
     """The result as the contract has it, with what the road has to say of the call."""
     warnings = result.metadata.warnings
-    if result.error is not None:
-        return ToolResult(success=False, error=result.error.message, warnings=warnings)
+    if (error := result.error) is not None:
+        message, after = error.message, error.retry_after
+        if after is not None and "retry after" not in message.lower():
+            message = f"{message} Retry after {ceil(after)}s"
+        return ToolResult(success=False, error=message, warnings=warnings, retry_after=after)
     data = result.output
     if data is None and result.parts:
         data = msgspec.to_builtins(result.parts)
@@ -106,20 +127,20 @@ def as_told(result: Result) -> ToolResult:
 def _running(hold: Callable[[], Living[BaseTool]], *, blocking: bool) -> Callable[..., Any]:
     async def run(arguments: dict[str, Any], call: Call) -> Any:
         async with hold() as tool:
-            return _given(await tool.execute(_params(arguments, call)))
+            return _given(await tool.execute(_params(arguments, call)), call)
 
     def run_blocking(arguments: dict[str, Any], call: Call) -> Any:
         def work(tool: BaseTool) -> Any:
             value: Any = tool.execute(_params(arguments, call))
-            return _awaited(value) if inspect.isawaitable(value) else _given(value)
+            return _awaited(value, call) if inspect.isawaitable(value) else _given(value, call)
 
         return hold().run(work)
 
     return run_blocking if blocking else run
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return _given(await value)
+async def _awaited(value: Awaitable[Any], call: Call) -> Any:
+    return _given(await value, call)
 
 
 def _params(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
@@ -129,13 +150,18 @@ def _params(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
     return {**arguments} if call.phase is None else {**arguments, _PHASE: call.phase}
 
 
-def _given(value: Any) -> Any:
+def _given(value: Any, call: Call) -> Any:
     """What a tool returned, as the road takes it."""
     if not isinstance(value, ToolResult):
         _log.error("a %s was returned where a ToolResult is due", type(value).__name__)
         raise InvalidOutput("The tool did not return a ToolResult. Use another tool.")
     if not value.success:
-        raise ToolFailed(value.error or "The tool failed and did not say why.")
+        why = value.error or "The tool failed and did not say why."
+        after = _cooldown(why) if value.retry_after is None else value.retry_after
+        if after is None:
+            raise ToolFailed(why)
+        may_repeat = call.spec.effects != "once"  # else only the agent decides about a repeat
+        raise RateLimited(why, retry_after=after, retryable=may_repeat)
     try:
         return value.model_dump(mode="json")["data"]
     except Exception as exc:  # what a value does when it is written down is foreign code
@@ -143,3 +169,9 @@ def _given(value: Any) -> Any:
         raise InvalidOutput(
             "The tool returned something that is not JSON data. Use another tool."
         ) from exc
+
+
+def _cooldown(error: str) -> float | None:
+    """The seconds to wait that an error of a rate limit names."""
+    found = _COOLDOWN.search(error)
+    return None if found is None else float(found[1])

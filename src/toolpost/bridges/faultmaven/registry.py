@@ -19,10 +19,14 @@ Kind = TypeVar("Kind", bound=type[BaseTool])
 
 
 class ToolRegistry:
-    """Name → class. Threads may share it."""
+    """Name → class. Threads may share it. ``ToolRegistry._tools`` is what ``@register_tool``
+    fills; a registry that you make yourself has classes of its own.
+    """
+
+    _tools: dict[str, type[BaseTool]] = {}  # noqa: RUF012 - on the class, as the document has it
 
     def __init__(self) -> None:
-        self._tools: dict[str, type[BaseTool]] = {}
+        self._tools = {}
         self._writing = Lock()
 
     def register(self, name: str, kind: type[BaseTool]) -> None:
@@ -65,6 +69,7 @@ def _where(kind: type) -> tuple[str, str]:
 
 tool_registry = ToolRegistry()
 """What ``@register_tool`` fills."""
+tool_registry._tools = ToolRegistry._tools
 
 
 def register_tool(name: str, *, registry: ToolRegistry | None = None) -> Callable[[Kind], Kind]:

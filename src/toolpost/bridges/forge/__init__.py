@@ -10,6 +10,7 @@ from toolpost.bridges.forge.base import (
     ExecutionContext,
     ToolCategory,
     ToolError,
+    ToolExecution,
     ToolParameter,
     ToolResult,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "ExecutionContext",
     "ToolCategory",
     "ToolError",
+    "ToolExecution",
     "ToolExecutor",
     "ToolFactory",
     "ToolParameter",

@@ -1,8 +1,8 @@
 """``BaseTool``: what a tool of the Forge contract derives from.
 
 Above: the registry, the factory and the executor of the contract. Below: ``item.py``, by which it
-is a tool of ours. Names and behaviour are the document's, but for two gaps: ``True`` is no integer,
-and what a tool raises is not shown to a model.
+is a tool of ours. Names and behavior are the document's, with two exceptions: ``True`` is no
+integer, and the text of an exception is not shown to a model unless the class says so.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from toolpost.bridges.forge.values import (
     ExecutionContext,
     ToolCategory,
     ToolError,
+    ToolExecution,
     ToolParameter,
     ToolResult,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "ExecutionContext",
     "ToolCategory",
     "ToolError",
+    "ToolExecution",
     "ToolParameter",
     "ToolResult",
 ]
@@ -41,12 +43,14 @@ class BaseTool(ABC):
     standard result come with it.
 
     ``TOOLPOST`` says what the contract has no words for: ``{"tier": 0, "effects": "read"}``.
-    ``PREVIEWS``: on a dry run the tool is called, and does nothing because its context says so;
-    others are not called.
+    ``PREVIEWS``: whether the tool is called on a dry run, and does nothing because its context says
+    so. ``None``: it is if its code reads ``context.dry_run``.
+    ``SHOWS_EXCEPTIONS``: the text of an exception is the error that the caller reads.
     """
 
     TOOLPOST: ClassVar[SpecOptions] = {}
-    PREVIEWS: ClassVar[bool] = False
+    PREVIEWS: ClassVar[bool | None] = None
+    SHOWS_EXCEPTIONS: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -83,7 +87,8 @@ class BaseTool(ABC):
                 return False, f"Invalid type for {one.name}: expected {one.type}"
             if one.enum and value not in one.enum:
                 return False, f"Invalid value for {one.name}: must be one of {one.enum}"
-            if (problem := _problem(value, one.to_json_schema())) is not None:
+            problem = _out_of_range(value, one) or _problem(value, one.to_json_schema())
+            if problem is not None:
                 return False, f"Invalid value for {one.name}: {problem}"
         return True, None
 
@@ -101,6 +106,21 @@ class BaseTool(ABC):
 
     def to_langchain_schema(self) -> dict[str, Any]:
         return _exported(self, "langchain")
+
+
+def _out_of_range(value: Any, one: ToolParameter) -> str | None:
+    """What is wrong with a number or the length of a text, in the contract's words."""
+    if one.type == "string" and isinstance(value, str):
+        if one.min_length is not None and len(value) < one.min_length:
+            return f"too short, it needs {one.min_length} characters or more"
+        if one.max_length is not None and len(value) > one.max_length:
+            return f"too long, it may have {one.max_length} characters at most"
+    if one.type in ("integer", "number") and isinstance(value, int | float):
+        if one.minimum is not None and value < one.minimum:
+            return f"below minimum {one.minimum:g}"
+        if one.maximum is not None and value > one.maximum:
+            return f"above maximum {one.maximum:g}"
+    return None
 
 
 def _problem(value: Any, schema: dict[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ from toolpost.bridges.forge.base import (
     ToolParameter,
     ToolResult,
 )
+from toolpost.bridges.forge.dry_run import handles_dry_run
 from toolpost.bridges.forge.item import work_of
 from toolpost.bridges.instances import Living, made
 from toolpost.errors import ToolpostError
@@ -125,7 +126,8 @@ class _Standing(BaseTool):
     def __init__(self, name: str, factory: ToolFactory) -> None:
         self._name = name
         self._like = like = factory.create(name)
-        self.TOOLPOST, self.PREVIEWS = like.TOOLPOST, like.PREVIEWS  # type: ignore[misc]
+        self.TOOLPOST, self.PREVIEWS = like.TOOLPOST, handles_dry_run(like)  # type: ignore[misc]
+        self.SHOWS_EXCEPTIONS = like.SHOWS_EXCEPTIONS  # type: ignore[misc]
 
         async def work(context: ExecutionContext, **kwargs: Any) -> ToolResult:
             async with factory.living(name) as tool:

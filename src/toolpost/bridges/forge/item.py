@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, Final, Protocol
@@ -31,6 +33,7 @@ from toolpost import (
     create_tool,
 )
 from toolpost.authoring import SpecOptions
+from toolpost.bridges.forge.dry_run import handles_dry_run
 from toolpost.bridges.forge.values import (
     TIMEOUT,
     ExecutionContext,
@@ -47,6 +50,8 @@ LONGEST: Final = 86_400.0
 _BESIDE: Final = "forge:metadata"
 _TIERS: Final = {"execution": 3, "mcp": 2}
 _EXTERNAL: Final = frozenset(("web", "mcp"))
+_ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_NAME: Final = 128
 _log = logging.getLogger("toolpost.tools")
 Work = Callable[..., Any]
 
@@ -55,7 +60,8 @@ class Forged(Protocol):
     """What is asked of a tool here; ``BaseTool`` has it all."""
 
     TOOLPOST: ClassVar[SpecOptions]
-    PREVIEWS: ClassVar[bool]
+    PREVIEWS: ClassVar[bool | None]
+    SHOWS_EXCEPTIONS: ClassVar[bool]
 
     @property
     def name(self) -> str: ...
@@ -98,7 +104,7 @@ def item_of(
         }
         options.update(tool.TOOLPOST)
         return create_tool(
-            name,
+            spec_name(tool),
             tool.description,
             marked(running, tool, module),
             input_schema=_schema_of(tool, work),
@@ -108,6 +114,16 @@ def item_of(
         raise ToolError(name, str(fault)) from fault
     except Exception as exc:  # what a tool says of itself is foreign code
         raise ToolError(name, f"cannot be registered: {type(exc).__name__}: {exc}") from exc
+
+
+def spec_name(tool: Forged) -> str:
+    """The name of the tool's spec: its own, with ``_`` for what no name may have in it. The
+    contract allows any text; a name without a single letter or digit is that of the class.
+    """
+    legal = _ILLEGAL.sub("_", tool.name)
+    if not re.search(r"[A-Za-z0-9]", legal):
+        legal = type(tool).__name__
+    return (legal if legal[0] not in ".-" else f"_{legal}")[:_LONGEST_NAME]
 
 
 def work_of(tool: Forged) -> Work:
@@ -135,7 +151,7 @@ def asked(tool: Forged | None, context: ExecutionContext) -> dict[str, Any]:
         "session_id": context.session_id or None,
         "timeout": context.timeout,
         "working_dir": context.working_dir,
-        "dry_run": context.dry_run and not (tool is not None and tool.PREVIEWS),
+        "dry_run": context.dry_run and not (tool is not None and handles_dry_run(tool)),
         "metadata": {**context.metadata, CONTEXT: context},
     }
 
@@ -146,9 +162,9 @@ def as_forged(
     """The result as the contract has it; ``tool`` puts faults of the arguments into its words, and
     ``limit`` is what the call was given, of which a little is used up on the way.
     """
-    error = result.error
+    error, took = result.error, result.metadata.duration_ms
     if error is None:
-        return _succeeded(result)
+        return _succeeded(result, tool, arguments)
     message = error.message
     if error.code == "VALIDATION_ERROR" and tool is not None:
         message = _in_its_words(tool, arguments) or message
@@ -157,24 +173,32 @@ def as_forged(
     elif error.code == "INTERNAL_ERROR":
         message = f"Execution error: {message}"
     said = {"code": error.code, "retryable": error.retryable, "remedy": error.remedy}
-    return ToolResult(success=False, error=message, metadata={**said, **(error.details or {})})
+    about = {**said, **(error.details or {})}
+    return ToolResult(success=False, error=message, duration_ms=took, metadata=about)
 
 
-def _succeeded(result: Result) -> ToolResult:
+def _succeeded(result: Result, tool: Forged | None, arguments: dict[str, Any]) -> ToolResult:
     about = result.metadata
     metadata: dict[str, Any] = {"warnings": [*about.warnings]} if about.warnings else {}
     if about.plan is not None:
-        return ToolResult.ok(None, **{**metadata, "dry_run": True, "plan": about.plan})
+        name = about.plan.get("tool") if tool is None else tool.name
+        metadata |= {"dry_run": True, "plan": about.plan}
+        return ToolResult(
+            success=True,
+            output=f"[Dry Run] {name} was not run. Its arguments: {arguments}",
+            duration_ms=about.duration_ms,
+            metadata=metadata,
+        )
     parts = []
     for part in result.parts:
         if isinstance(part, Resource) and part.uri == _BESIDE:
             metadata.update(msgspec.json.decode(part.text or "{}"))
         else:
             parts.append(msgspec.to_builtins(part))
-    output = parts if parts and result.output is None else result.output
+    output: Any = parts if parts and result.output is None else result.output
     if parts and result.output is not None:
         metadata["parts"] = parts
-    return ToolResult(success=True, output=output, metadata=metadata)
+    return ToolResult(success=True, output=output, duration_ms=about.duration_ms, metadata=metadata)
 
 
 def _in_its_words(tool: Forged, arguments: dict[str, Any]) -> str | None:
@@ -216,18 +240,33 @@ def _running(tool: Forged, work: Work, *, blocking: bool) -> Callable[..., Any]:
                 raise InvalidArguments(problem or "Validation failed", effects="none")
         return work(_context_of(call), **arguments)
 
+    shown = _shown if tool.SHOWS_EXCEPTIONS else nullcontext
+
     async def run(arguments: dict[str, Any], call: Call) -> Any:
-        return _given(await begin(arguments, call))
+        with shown():
+            return _given(await begin(arguments, call))
+
+    async def awaited(value: Awaitable[Any]) -> Any:
+        with shown():
+            return _given(await value)
 
     def run_blocking(arguments: dict[str, Any], call: Call) -> Any:
-        value = begin(arguments, call)
-        return _awaited(value) if inspect.isawaitable(value) else _given(value)
+        with shown():
+            value = begin(arguments, call)
+            return awaited(value) if inspect.isawaitable(value) else _given(value)
 
     return run_blocking if blocking else run
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return _given(await value)
+@contextmanager
+def _shown() -> Iterator[None]:
+    """Make the text of an exception the error that the caller reads, as the document has it."""
+    try:
+        yield
+    except (ToolpostError, TimeoutError):
+        raise
+    except Exception as exc:
+        raise ToolFailed(f"Execution error: {exc}") from exc
 
 
 def _context_of(call: Call) -> ExecutionContext:
@@ -241,6 +280,8 @@ def _context_of(call: Call) -> ExecutionContext:
     return ExecutionContext(
         working_dir=call.working_dir or str(Path.cwd()),
         session_id=call.session_id,
+        agent_id=call.caller.agent,
+        dry_run=call.dry_run,
         timeout=left,
         metadata=dict(call.metadata),
         permissions=None if call.caller.owner else call.caller.roles,

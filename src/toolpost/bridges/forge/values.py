@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
@@ -80,13 +81,17 @@ class ToolParameter(BaseModel):
 
 
 class ToolResult(BaseModel):
-    """What came of a call: ``ToolResult.ok(output)`` or ``ToolResult.fail("why")``."""
+    """What came of a call: ``ToolResult.ok(output)`` or ``ToolResult.fail("why")``.
+
+    ``duration_ms`` is set by whatever ran the tool.
+    """
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # no JSON: the road says so
 
     success: bool
     output: Any = None
     error: str | None = None
+    duration_ms: float | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @classmethod
@@ -97,15 +102,48 @@ class ToolResult(BaseModel):
     def fail(cls, error: str, **metadata: Any) -> ToolResult:
         return cls(success=False, error=error, metadata=metadata)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, however long each took."""
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        return self._said() == other._said()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _said(self) -> tuple[Any, ...]:
+        return self.success, self.output, self.error, self.metadata
+
+    def to_display(self) -> str:
+        """The output as text, or ``Error:`` and why."""
+        return str(self.output) if self.success else f"Error: {self.error}"
+
 
 class ExecutionContext(BaseModel):
     """What a call is made in. ``permissions`` are the only roles that it has; ``None``: those of
-    whoever runs the executor.
+    whoever runs the executor. ``agent_id`` names the agent in records. ``max_output_size``, in
+    characters, is for tools to read: nothing enforces it.
     """
 
     working_dir: str
     session_id: str | None = None
+    agent_id: str | None = None
     dry_run: bool = False
     timeout: int | float = TIMEOUT
+    max_output_size: int = 100_000
     metadata: dict[str, Any] = Field(default_factory=dict)
     permissions: frozenset[str] | None = None
+
+
+class ToolExecution(BaseModel):
+    """One call of a tool, as ``ToolExecutor.get_executions`` lists it."""
+
+    tool_name: str
+    parameters: dict[str, Any]
+    context: ExecutionContext
+    result: ToolResult
+    started_at: datetime
+    completed_at: datetime
+
+    @property
+    def duration_ms(self) -> float:
+        return (self.completed_at - self.started_at).total_seconds() * 1000

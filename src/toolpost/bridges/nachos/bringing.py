@@ -27,7 +27,14 @@ from toolpost import (
 )
 from toolpost import Tool as OurTool
 from toolpost.bridges.nachos.builtin import Builtin
-from toolpost.bridges.nachos.calling import executed, faults, health_of, judged, params_of, prepared
+from toolpost.bridges.nachos.calling import (
+    executed,
+    health_of,
+    judged,
+    params_of,
+    prepared,
+    refuse,
+)
 from toolpost.bridges.nachos.config import ToolConfig, limited
 from toolpost.bridges.nachos.contract import IDS, SecurityTier, Tool
 from toolpost.bridges.nachos.manifest import Manifest
@@ -131,7 +138,8 @@ class _Foreign(OurTool, name="nachos_tool", description="A tool of the Nachos co
         await prepared(self._tool, self._config)
 
     def validate(self, arguments: Mapping[str, Any]) -> Iterable[str]:
-        return faults(self._tool, arguments)
+        refuse(self._tool, arguments)
+        return ()
 
     async def health(self) -> Health:
         return await health_of(self._tool)

@@ -135,4 +135,20 @@ def _error(failure: Failure) -> ToolError:
         code = details[FOREIGN]
         if isinstance(code, str) and code not in BY_CODE:  # the road's words are the road's
             return ToolError(code, failure.message, details.get("details"))
-    return ToolError(failure.code, failure.message, None if details is None else dict(details))
+    message = failure.message if details is None else _joined(failure.message, details)
+    return ToolError(failure.code, message, None if details is None else dict(details))
+
+
+def _joined(message: str, details: Mapping[str, Any]) -> str:
+    """Several faults of the parameters in one text, as the contract joins them."""
+    faults = details.get("faults")
+    if not isinstance(faults, list) or len(faults) < 2:
+        return message
+    return ", ".join(map(_fault, faults))
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    at, problem = fault.get("at"), fault.get("problem", "")
+    allowed = fault.get("allowed")
+    text = f"{at}: {problem}" if at else str(problem)
+    return f"{text} ({', '.join(map(str, allowed))})" if allowed else text

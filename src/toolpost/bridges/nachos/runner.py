@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
-from toolpost import Caller, Config, Executor, Runtime, SourceError
+from toolpost import Caller, Config, Executor, Failure, Result, Runtime, SourceError
 from toolpost.bridges.nachos.bringing import tools
 from toolpost.bridges.nachos.config import ToolConfig
 from toolpost.bridges.nachos.contract import (
@@ -33,6 +33,7 @@ from toolpost.bridges.nachos.contract import (
 from toolpost.bridges.nachos.manifest import Manifest
 from toolpost.document import parse
 from toolpost.plain import is_text
+from toolpost.rules import by_mode
 from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.nachos")
@@ -43,7 +44,17 @@ REQUEST: Final = "tool.request"
 RESPONSE: Final = "tool.response"
 ANYBODY: Final = Caller("bus")
 """Whoever sends a request, where nobody says who that is: not the owner of the house."""
+_EVERY_TIER: Final = {"see": ["*"], "call": ["*"], "tier": 4}
 Envelope = dict[str, Any]
+
+
+_DENIED: Final = Failure(
+    code="POLICY_DENIED",
+    message="The policy does not allow this tool in this mode. Use another tool.",
+    remedy="stop",
+    retryable=False,
+    effects="none",
+)
 
 
 class ToolRunner:
@@ -63,11 +74,13 @@ class ToolRunner:
         manifest: Manifest | Mapping[str, Any] | None = None,
     ) -> AsyncIterator[ToolRunner]:
         """With a runtime of its own: the whole chain in the mode of the config, and its records
-        in ``.toolpost`` in the folder of that.
+        in ``.toolpost`` in the folder of that. Mode and tier decide for every caller: who may send
+        a request is for the transport to say.
         """
         config = config or ToolConfig()
         (item,) = tools(tool, config=config, manifest=manifest)
-        settings = Config.of({"mode": config.security_mode}, base=config.base)
+        plain = {"mode": config.security_mode, "extensions": {"access": {"default": _EVERY_TIER}}}
+        settings = Config.of(plain, base=config.base)
         async with Runtime(settings, tools=[item]) as runtime:
             (spec,) = runtime.registry.list()
             yield cls(spec.name, runtime)
@@ -123,7 +136,16 @@ class ToolRunner:
             session_id=session,
             metadata={CALL: call, "requestId": sent},
         )
+        if result.error is not None and result.error.code == "UNAUTHORIZED" and self._is_denied():
+            return result_of(Result(error=_DENIED, metadata=result.metadata))
         return result_of(result)
+
+    def _is_denied(self) -> bool:
+        """Whether mode and tier deny the tool, so that no role could call it."""
+        spec = self._tools.registry.get(self.tool_id)
+        if spec is None or not isinstance(self._tools, Runtime):
+            return False
+        return by_mode(spec, self._tools.config.settings.mode).verdict == "deny"
 
 
 def _now() -> str:

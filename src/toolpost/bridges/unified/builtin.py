@@ -7,17 +7,22 @@ refused, too. It refuses to know how any of them decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from toolpost.approvals import Approvals
+import msgspec
+
+from toolpost.approvals import Approvals, Request
 from toolpost.bridges.unified.extending import Extension, ExtensionPriority
 from toolpost.clock import SystemClock
 from toolpost.contracts import Extension as OwnExtension
-from toolpost.contracts import Records, Store, Surroundings
+from toolpost.contracts import Records, Ring, Road, Store, Surroundings
 from toolpost.environ import secret
-from toolpost.errors import MissingPart
+from toolpost.errors import ConfigError, MissingPart
 from toolpost.extensions.access import EVERYBODY, Access, Grant
 from toolpost.extensions.approval import Approval, ApprovalOptions, Ask
 from toolpost.extensions.audit import Audit
@@ -25,6 +30,7 @@ from toolpost.extensions.log import Entry, Log
 from toolpost.extensions.metrics import Metrics
 from toolpost.extensions.rate import Rate, RateOptions
 from toolpost.plugins import load
+from toolpost.spec import ToolSpec
 from toolpost.stores.lazy import LazyStore
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SqliteStore
@@ -61,16 +67,22 @@ class AuthExtension(Extension):
         self.guards = (Access(default=default, roles=roles, agents=agents, callers=users),)
 
 
+ApprovalHandler = Callable[[str, str, dict[str, Any]], Awaitable[bool] | bool]
+"""Gets the tool's name, its description and the arguments, and says whether the call may run."""
+
+
 class ApprovalExtension(Extension):
-    """A person is asked first: by ``ask``, or by whoever looks at ``approvals``. Until the answer
-    is there, for ``wait`` seconds at most, the call waits; then it is refused, with a handle that
-    a later one may name (``ToolContext(approval=…)``).
+    """A person is asked first: by ``approval_handler(tool_name, description, args)``, by ``ask``,
+    which gets the whole request, or by whoever looks at ``approvals``. Until the answer is there,
+    for ``wait`` seconds at most, the call waits; then it is refused, with a handle that a later one
+    may name (``ToolContext(approval=…)``).
     """
 
     def __init__(
         self,
         approval_mode: ApprovalMode = ApprovalMode.UNSAFE_ONLY,
         *,
+        approval_handler: ApprovalHandler | None = None,
         ask: Ask | None = None,
         wait: float = 0.0,
         expires: float = 3600.0,
@@ -86,13 +98,37 @@ class ApprovalExtension(Extension):
             expires=expires,
             approvers=tuple(approvers),
         )
-        self.approval = Approval(records or MemoryStore(), options=options, ask=ask)
+        if approval_handler is not None and ask is not None:
+            raise ConfigError("approval_handler and ask are two ways to ask: give one of them")
+        self.approval = _Described(records or MemoryStore(), options=options, ask=ask)
+        if approval_handler is not None:
+            self.approval.answer_by(approval_handler)
         self.guards = (self.approval,)
 
     @property
     def approvals(self) -> Approvals:
         """What waits for an answer, and where it is answered."""
         return self.approval.approvals
+
+
+class _Described(Approval):
+    """Knows what the tools are called and do, for a handler that is told so."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._descriptions: dict[str, str] = {}
+
+    def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
+        self._descriptions[spec.name] = spec.description
+        return super().bind(spec, road)
+
+    def answer_by(self, handler: ApprovalHandler) -> None:
+        async def ask(request: Request) -> bool:
+            arguments = msgspec.json.decode(request.arguments)
+            answer = handler(request.tool, self._descriptions.get(request.tool, ""), arguments)
+            return bool(await answer if inspect.isawaitable(answer) else answer)
+
+        self._ask = ask
 
 
 class LoggingExtension(Extension):
@@ -116,14 +152,20 @@ class LoggingExtension(Extension):
 
 
 class MetricsExtension(Extension):
-    """Counts for Prometheus; and a span for each call, where OpenTelemetry is set up."""
+    """Counts for Prometheus; where OpenTelemetry is set up, also its metrics and a span for each
+    call. ``meter_provider`` is who records them; without one, the provider of the process.
+    """
 
     def __init__(
-        self, *, priority: int = ExtensionPriority.NORMAL, name: str | None = None
+        self,
+        *,
+        meter_provider: Any = None,
+        priority: int = ExtensionPriority.NORMAL,
+        name: str | None = None,
     ) -> None:
         super().__init__(priority=priority, name=name)
         self._metrics = Metrics()
-        self.observers = (*_tracing(), self._metrics)
+        self.observers = (*_tracing(), *_otel_metrics(meter_provider), self._metrics)
 
     async def scrape(self) -> str:
         """Everything that is counted, as text for Prometheus."""
@@ -184,3 +226,13 @@ def _tracing() -> Sequence[OwnExtension]:
         return (load("extensions", "trace")(),)
     except MissingPart:
         return ()
+
+
+def _otel_metrics(provider: Any) -> Sequence[OwnExtension]:
+    try:
+        module = import_module("toolpost.extensions.otel_metrics")
+    except ModuleNotFoundError:  # without the extra there is nobody to record them
+        if provider is not None:
+            raise
+        return ()
+    return (module.OtelMetrics(provider),)
