@@ -270,6 +270,24 @@ class Plans(Protocol):
     def plan(self, call: Call) -> Mapping[str, Any]: ...
 
 
+@runtime_checkable
+class HasCode(Protocol):
+    """A handle may also tell the digest of the file with the code that a call would run, ``None``
+    where there is no file; it then refuses a call whose ``code`` is another one.
+    """
+
+    def code(self, call: Call) -> str | None: ...
+
+
+@runtime_checkable
+class KnowsCode(Protocol):
+    """A backend may also tell the digest of the file with the code of a tool, for the lock file:
+    ``None`` where there is none, or where it belongs to this machine and not to the tool.
+    """
+
+    def code_of(self, spec: ToolSpec, target: object | None) -> str | None: ...
+
+
 class Confines(Protocol):
     """Starts programs that can do what their confinement grants and no more; ``check`` names what
     is missing where that cannot be had, ``exceeded`` the bounds that a program met, ``about`` what

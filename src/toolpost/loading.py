@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from toolpost.contracts import (
     Complains,
     Dispensable,
     Draws,
+    KnowsCode,
     Source,
     Tell,
 )
@@ -46,7 +48,8 @@ class Loading:
         secret: Callable[[str], str | None],
     ) -> None:
         self._registry = registry
-        self.pins = Pins(config.base / config.settings.lock)
+        self._backend = backend
+        self.pins = Pins(config.base / config.settings.lock, code_of=self._code_of)
         self.broken: dict[str, str] = {}
         self.sources = [Loaded(t, i, config) for i, t in enumerate(config.settings.sources)]
         for loaded in self.sources:
@@ -124,11 +127,21 @@ class Loading:
     def offers(self) -> Sequence[Offer]:
         """What there is to be pinned; a tool that has given way is not there."""
         return [
-            Offer(one.pinned_as, entry.spec)
+            self.pins.offer(one.pinned_as, entry)
             for one in self.sources
             for entry in one.offered
             if entry.spec.name not in one.outdone
         ]
+
+    def _code_of(self, entry: Entry) -> str | None:
+        """The digest of a tool's code, if what runs it knows a file; what keeps a tool from being
+        run is told when it is called.
+        """
+        try:
+            backend = self._backend(entry.spec.kind)
+            return backend.code_of(*entry) if isinstance(backend, KnowsCode) else None
+        except SetupError:
+            return None
 
     async def _load(self, loaded: Loaded, tell: Tell = lambda done, total: None) -> None:
         async with loaded.one_at_a_time:  # a slow one keeps nobody else waiting
@@ -140,6 +153,10 @@ class Loading:
 
     async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
+        if self.pins.lock is not None:  # backends are made here, not in the thread
+            for kind in {entry.spec.kind for entry in offered}:
+                with suppress(SetupError):
+                    self._backend(kind)
         withheld = await asyncio.to_thread(self.pins.judge, loaded.pinned_as, offered)
         outdone = self._outdone(loaded, offered) if loaded.gives_way else {}
         fresh = {entry.spec.name for entry in offered} - loaded.names

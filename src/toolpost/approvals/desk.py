@@ -105,20 +105,33 @@ class Approvals:
         return caller.owner or not self._approvers.isdisjoint(caller.roles)
 
     async def ask(
-        self, call: Call, *, spec: str, reason: str, need: int = 1, seconds: float = 3600.0
+        self,
+        call: Call,
+        *,
+        spec: str,
+        reason: str,
+        code: str | None = None,
+        need: int = 1,
+        seconds: float = 3600.0,
     ) -> Request:
-        """Store a request; the same call asked again in the same session is the same request.
+        """Store a request; the same call asked again in the same session is the same request,
+        unless the code of the tool has changed.
 
-        ``spec`` is the digest of the call's spec.
+        ``spec`` is the digest of the call's spec, ``code`` that of the code it would run.
         """
-        request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
+        request = self._request(
+            call, spec=spec, code=code, reason=reason, need=need, seconds=seconds
+        )
         self._verify_size(request)
         _verify_kept(request)
         same = _same(request)
         while True:
             known = await self._records.get(_SAME, same)
             if known is not None and (old := await self._open(known.value)) is not None:
-                return old
+                if old.code == code:
+                    return old
+                why = f"The code of {call.tool} has changed since {old.handle} was asked for."
+                request = msgspec.structs.replace(request, reason=f"{why} {redact_text(reason)}")
             await self._demand_room(request)
             await self._create(request)
             version = 0 if known is None else known.version
@@ -128,16 +141,16 @@ class Approvals:
             await self._records.put(_REQUESTS, request.handle, None)  # somebody else was first
             await self._records.put(_OPEN, _mark(request), None)
 
-    async def own_yes(self, call: Call, *, spec: str) -> str | None:
+    async def own_yes(self, call: Call, *, spec: str, code: str | None = None) -> str | None:
         """The handle of a yes that was given for this very call and that nobody has used."""
         try:
-            request = self._request(call, spec=spec, reason="", need=1, seconds=0.0)
+            request = self._request(call, spec=spec, code=code, reason="", need=1, seconds=0.0)
         except InvalidArguments:
             return None  # nobody could be asked about it
         known = await self._records.get(_SAME, _same(request))
         if known is None or (old := await self._open(known.value)) is None:
             return None
-        return old.handle if old.state(self.now()) == "approved" else None
+        return old.handle if old.code == code and old.state(self.now()) == "approved" else None
 
     async def find(self, handle: str) -> Request:
         return read(handle, await self._found(handle), Request)
@@ -216,7 +229,13 @@ class Approvals:
         return request
 
     async def redeem(
-        self, handle: str, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
+        self,
+        handle: str,
+        call: Call,
+        *,
+        spec: str,
+        admit: Callable[[Any], dict[str, Any]],
+        code: str | None = None,
     ) -> Request | Edited:
         """Use a yes up for this very call, or say for which arguments it was given.
 
@@ -230,7 +249,7 @@ class Approvals:
                     remedy="ask_approval",
                 )
             request = read(handle, record, Request)
-            approved = fitting(request, call, spec=spec, admit=admit)
+            approved = fitting(request, call, spec=spec, code=code, admit=admit)
             self._demand_yes(request)
             if approved is not None:
                 return Edited(approved)
@@ -238,9 +257,9 @@ class Approvals:
             if await self._replace(used, record.version):
                 return used
 
-    async def covered(self, call: Call, *, spec: str) -> Standing | None:
+    async def covered(self, call: Call, *, spec: str, code: str | None = None) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
-        return await self._lasting.covered(call, spec=spec)
+        return await self._lasting.covered(call, spec=spec, code=code)
 
     async def standing(self) -> list[Standing]:
         """Every yes that lasts, and still does."""
@@ -282,7 +301,16 @@ class Approvals:
             },
         )
 
-    def _request(self, call: Call, *, spec: str, reason: str, need: int, seconds: float) -> Request:
+    def _request(
+        self,
+        call: Call,
+        *,
+        spec: str,
+        code: str | None,
+        reason: str,
+        need: int,
+        seconds: float,
+    ) -> Request:
         now = self.now()
         return Request(
             handle="ap-" + secrets.token_hex(10),
@@ -297,6 +325,7 @@ class Approvals:
             session=call.session_id and kept(call.session_id),
             working_dir=call.working_dir,
             need=need,
+            code=code,
         )
 
     def _verify_size(self, request: Request) -> None:

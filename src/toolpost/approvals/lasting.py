@@ -5,6 +5,7 @@ Above: ``desk.py``. Below: ``Records``; of two calls that take the last use, one
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from toolpost.errors import ToolNotFound
 from toolpost.schema import Schema
 from toolpost.wording import short
 
+_log = logging.getLogger("toolpost.approvals")
 _STANDING: Final = "approvals.standing"
 _HANDLE: Final = re.compile(r"st-[0-9a-f]{3,12}")
 
@@ -46,17 +48,24 @@ class LastingYes:
             session=request.session if lasting.session else None,
             where=dict(lasting.where),
             left=lasting.uses,
+            code=request.code,
         )
         key = f"{standing.principal}/{standing.tool}/{standing.handle}"
         value = msgspec.to_builtins(standing)
         await self._records.put(_STANDING, key, value, version=0, ttl=lasting.seconds)
         return standing
 
-    async def covered(self, call: Call, *, spec: str) -> Standing | None:
+    async def covered(self, call: Call, *, spec: str, code: str | None) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
         prefix = f"{principal(call.caller)}/{call.tool}/"
         async for key, record, standing in self._shelf.entries(_STANDING, Standing, prefix):
-            if self._covers(standing, call, spec) and await self._take(key, standing, record):
+            if not self._covers(standing, call, spec):
+                continue
+            if standing.code != code:
+                _log.warning(
+                    "%s no longer covers %s: its code has changed", standing.handle, call.tool
+                )
+            elif await self._take(key, standing, record):
                 return standing
         return None
 
