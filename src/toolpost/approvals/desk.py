@@ -91,7 +91,7 @@ class Approvals:
         self._spec_of = spec_of
         self.tell = tell
         self._shelf = Shelf(records)
-        self._lasting = LastingYes(self._shelf, now=self.now)
+        self._lasting = LastingYes(self._shelf, now=self.now, is_denied=self._is_denied)
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -186,13 +186,20 @@ class Approvals:
     ) -> Request:
         """Answer a request. ``seen`` is the ``Request.seen`` of what the person looked at.
 
-        Raises ``Denied`` for who may not, ``Conflict`` for who comes too late.
+        A no also takes back a yes that no call has used: of two people who answer at the same
+        moment, the one who says no is heard. Raises ``Denied`` for who may not answer,
+        ``Conflict`` for who comes too late.
         """
         verify_channel(channel)
         by = kept_caller(by)
-        request = await self._settle(
-            handle, decision, by=by, channel=channel, seen=seen, state="waiting"
+        states: tuple[State, ...] = ("waiting",) if decision.approve else ("waiting", "approved")
+        request, was = await self._settle(
+            handle, decision, by=by, channel=channel, seen=seen, states=states
         )
+        if was == "approved":
+            await self._lasting.end_of(request)
+            await self._tell("take back", by, channel, request=request)
+            return request
         standing = None
         if decision.approve and decision.lasting is not None:
             standing = await self._lasting.lay_down(request, decision.lasting, by)
@@ -221,8 +228,8 @@ class Approvals:
         """Make a no of a yes that nobody has used yet, and end whatever lasts of it."""
         verify_channel(channel)
         by, no = kept_caller(by), Decision(approve=False, reason=reason)
-        request = await self._settle(
-            handle, no, by=by, channel=channel, seen=None, state="approved"
+        request, _ = await self._settle(
+            handle, no, by=by, channel=channel, seen=None, states=("approved",)
         )
         await self._lasting.end_of(request)
         await self._tell("take back", by, channel, request=request)
@@ -392,9 +399,9 @@ class Approvals:
         by: Caller,
         channel: Channel,
         seen: str | None,
-        state: State,
-    ) -> Request:
-        """Add an answer to a request that is in this state."""
+        states: tuple[State, ...],
+    ) -> tuple[Request, State]:
+        """Add an answer to a request that is in one of these states, and tell in which it was."""
         while True:
             record = await self._found(handle)
             request = read(handle, record, Request)
@@ -402,10 +409,10 @@ class Approvals:
             if (why := self._objection(request, decision, by=by, channel=channel)) is not None:
                 _log.warning("%s may not answer %s of %s", by.id, handle, request.caller.id)
                 raise Denied(why)
-            if (found := request.state(self.now())) != state:
-                already = " already" if state == "waiting" else ": there is no yes to take back"
+            if (found := request.state(self.now())) not in states:
+                already = " already" if "waiting" in states else ": there is no yes to take back"
                 raise Conflict(f"{request.handle} is {found}{already}{_by(request)}.")
-            if seen != request.seen:
+            if decision.approve and seen != request.seen:
                 raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
             if decision.approve:
                 judge_yes(request, decision, by)
@@ -415,13 +422,19 @@ class Approvals:
                 own_no = not decision.approve and principal(by) == principal(request.caller)
                 if after.status != "waiting" and not own_no:  # else it makes room for the next
                     await self._records.put(_OPEN, _mark(request), None)
-                return after
+                return after, found
 
     def _objection(
         self, request: Request, decision: Decision, *, by: Caller, channel: Channel
     ) -> str | None:
         yes = decision.approve
         return objection(request, by, channel=channel, approve=yes, approvers=self._approvers)
+
+    async def _is_denied(self, handle: str) -> bool:
+        """Whether a request was denied, before or after somebody approved it."""
+        record = await self._get(handle)
+        request = None if record is None else self._shelf.readable(handle, record, Request)
+        return request is not None and request.status == "denied"
 
     def _demand_yes(self, request: Request) -> None:
         state = request.state(self.now())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -30,8 +30,16 @@ _HANDLE: Final = re.compile(r"st-[0-9a-f]{3,12}")
 class LastingYes:
     """Those of everybody."""
 
-    def __init__(self, shelf: Shelf, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        now: Callable[[], float],
+        is_denied: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """``is_denied``: whether the request was taken back that a yes was given with."""
         self._shelf, self._records, self._now = shelf, shelf.records, now
+        self._is_denied = is_denied
 
     async def lay_down(self, request: Request, lasting: Lasting, by: Caller) -> Standing:
         now = self._now()
@@ -65,6 +73,8 @@ class LastingYes:
                 _log.warning(
                     "%s no longer covers %s: its code has changed", standing.handle, call.tool
                 )
+            elif await self._is_denied(standing.request):
+                await self._records.put(_STANDING, key, None)  # it was written after the no
             elif await self._take(key, standing, record):
                 return standing
         return None
