@@ -281,17 +281,19 @@ class _Asked:
             call.note(Approval.name, f"covered by {handle}, given by {found.by}")
             # now, and not only with a result: a call that is cut off has none
             call.about.approved = approved = Approved(handle, (found.by,))
+            call.about.waited_ms += waited * 1000
             result = await call_next(msgspec.structs.replace(call, ask=None, code=code))
-            return _told(result, approved, waited)
+            return _told(call, result, approved, waited)
         if isinstance(found, Edited):
             result = await self._road.rewalk(call, arguments=found.arguments, grant=handle)
-            return _told(result, result.metadata.approved, waited)
+            return _told(call, result, result.metadata.approved, waited)
         people = tuple(vote.who for vote in found.votes)
         call.note(Approval.name, f"{handle} approved by {', '.join(people)}")
         call.about.approved = approved = Approved(handle, people)
+        call.about.waited_ms += waited * 1000
         approved_call = msgspec.structs.replace(call, ask=None, grant=handle, code=code)
         result = await call_next(approved_call)
-        return _told(result, approved, waited)
+        return _told(call, result, approved, waited)
 
     async def _code(self, call: Call) -> str | None:
         """The digest of what would run; read in a thread, for a program may be large."""
@@ -341,10 +343,11 @@ def _unasked(spec: ToolSpec) -> Callable[[Call], Call | None]:
     return look
 
 
-def _told(result: Result, approved: Approved | None, waited: float) -> Result:
+def _told(call: Call, result: Result, approved: Approved | None, waited: float) -> Result:
     """The result, which says who let the call run and how long that took."""
     result.metadata.approved = approved
-    result.metadata.waited_ms += waited * 1000
+    if result.metadata is not call.about:  # of another run; the call's own says it already
+        result.metadata.waited_ms += waited * 1000
     return result
 
 
