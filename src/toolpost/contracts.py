@@ -166,6 +166,15 @@ class Source(Protocol):
     def changes(self) -> AsyncIterator[None]: ...
 
 
+@runtime_checkable
+class KeepsNames(Protocol):
+    """A source that makes names may also be told those that the lock file has for its tools, each
+    with the tool's binding, before it is loaded: so that a newcomer does not take one of them.
+    """
+
+    def keep_names(self, pinned: Mapping[str, Mapping[str, Any]]) -> None: ...
+
+
 class Road(Protocol):
     """What a ring may use to start a walk of its own: a fallback, an approver's edit.
 

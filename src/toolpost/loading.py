@@ -21,6 +21,7 @@ from toolpost.contracts import (
     Complains,
     Dispensable,
     Draws,
+    KeepsNames,
     KnowsCode,
     Source,
     Tell,
@@ -145,11 +146,22 @@ class Loading:
 
     async def _load(self, loaded: Loaded, tell: Tell = lambda done, total: None) -> None:
         async with loaded.one_at_a_time:  # a slow one keeps nobody else waiting
+            if isinstance(loaded.source, KeepsNames):
+                loaded.source.keep_names(self._pinned_names(loaded))
             with loaded.placed():
                 items = await loaded.source.load(tell)
             entries = [loaded.named(as_entry(item)) for item in items]
             async with self._one_at_a_time:
                 await self._register(loaded, entries)
+
+    def _pinned_names(self, loaded: Loaded) -> dict[str, Mapping[str, Any]]:
+        """The names that the lock file has for the tools of a source, as the source makes them."""
+        lock, prefix = self.pins.lock, f"{loaded.namespace}." if loaded.namespace else ""
+        return {
+            name.removeprefix(prefix): was.binding
+            for name, was in ({} if lock is None else lock.tools).items()
+            if was.source == loaded.pinned_as and name.startswith(prefix)
+        }
 
     async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
@@ -205,12 +217,17 @@ class Loading:
 
     def _outdone(self, loaded: Loaded, offered: Sequence[Entry]) -> dict[str, str]:
         """Of a source that gives way: the tools whose names are another's, or look like one that
-        is, and why they are left out. Among its own, whoever was there first stays.
+        is, and why they are left out. Among its own, whoever was there first stays: what the lock
+        has pinned, then what was here before, then what comes first by name.
         """
         outdone: dict[str, str] = {}
         own: dict[str, str] = {}
         names = {entry.spec.name for entry in offered}
-        for name in sorted(names, key=lambda name: (name not in loaded.names, name)):
+
+        def order(name: str) -> tuple[bool, bool, str]:
+            return self.pins.owner(name) != loaded.pinned_as, name not in loaded.names, name
+
+        for name in sorted(names, key=order):
             held = self._registry.alike(name)
             other = own.setdefault(folded(name), name)
             if other == name and held is not None and held not in loaded.names:
