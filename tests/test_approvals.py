@@ -10,6 +10,8 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,12 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.redact_corpus import made
+from tests.stores.server import Server, running_server
 from toolpost import Call, Caller, ToolSpec
 from toolpost.approvals import Approvals, Decision, Lasting, Request
 from toolpost.approvals.terminal import described, widened
 from toolpost.approvals.webhook import Answer, outgoing, receive, sign, verify
-from toolpost.call import new_call_id
+from toolpost.call import OWNER, new_call_id
+from toolpost.clock import SystemClock
 from toolpost.errors import (
+    ApprovalDenied,
     Conflict,
     Denied,
     InvalidArguments,
@@ -33,9 +38,12 @@ from toolpost.errors import (
 )
 from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
+from toolpost.stores.postgres import PostgresStore
+from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import Clock
 
 pytestmark = pytest.mark.anyio
+server = pytest.fixture(scope="module")(running_server)
 
 SPEC = ToolSpec(name="pay", description="Pay somebody.")
 BOT = Caller("key-1", user="ann@example.org", agent="bot")
@@ -462,3 +470,110 @@ def test_without_a_terminal_nobody_is_asked_there() -> None:
         check=True,
     )
     assert done.stdout.startswith("SAID APPROVAL_REQUIRED")
+
+
+# yes and no at the same moment
+
+
+@pytest.fixture
+def postgres_dsn(server: Server) -> str:
+    return server.database()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def any_store(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[MemoryStore | SqliteStore | PostgresStore]:
+    store: MemoryStore | SqliteStore | PostgresStore
+    if request.param == "memory":
+        store = MemoryStore()
+    elif request.param == "sqlite":
+        store = SqliteStore(tmp_path / "store.db")
+    else:
+        store = PostgresStore(request.getfixturevalue("postgres_dsn"))
+    if isinstance(store, MemoryStore):
+        yield store
+        return
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_of_a_yes_and_a_no_at_the_same_moment_the_no_is_heard(
+    any_store: MemoryStore | SqliteStore | PostgresStore,
+) -> None:
+    desk = Approvals(any_store, clock=SystemClock(), approvers=("lead",))
+    yes, no = Decision(approve=True), Decision(approve=False, reason="Too much.")
+    lead, other = (Caller(n, user=n, roles=frozenset({"lead"})) for n in ("zoe", "max"))
+    for number in range(10):
+        call = call_of({"to": f"p{number}"})
+        handle = (await desk.ask(call, spec=SPEC.digest, reason="So.")).handle
+        answers = [
+            desk.decide(handle, yes, by=lead, channel="api"),
+            desk.decide(handle, no, by=other, channel="api"),
+        ]
+        answered = answers if number % 2 else answers[::-1]
+        said = await asyncio.gather(*answered, return_exceptions=True)
+        assert not isinstance(said[1 if number % 2 else 0], BaseException)
+        assert (await desk.find(handle)).status == "denied"
+        with pytest.raises(ApprovalDenied, match="Too much"):
+            await desk.redeem(handle, call, spec=SPEC.digest, admit=dict)
+
+
+async def test_a_no_that_comes_after_a_yes_takes_it_back_until_a_call_has_used_it(
+    any_store: MemoryStore | SqliteStore | PostgresStore,
+) -> None:
+    desk = Approvals(any_store, clock=SystemClock(), approvers=("lead",))
+    yes, no = Decision(approve=True), Decision(approve=False)
+    lead = Caller("zoe", user="zoe", roles=frozenset({"lead"}))
+    for number in range(10):
+        call = call_of({"to": f"p{number}"})
+        handle = (await desk.ask(call, spec=SPEC.digest, reason="So.")).handle
+        await desk.decide(handle, yes, by=lead, channel="api")
+        used, denied = await asyncio.gather(
+            desk.redeem(handle, call, spec=SPEC.digest, admit=dict),
+            desk.decide(handle, no, by=lead, channel="api"),
+            return_exceptions=True,
+        )
+        status = (await desk.find(handle)).status
+        if status == "used":
+            assert isinstance(used, Request) and isinstance(denied, Conflict)
+        else:
+            assert status == "denied"
+            assert isinstance(used, ApprovalDenied) and isinstance(denied, Request)
+
+
+async def test_a_no_ends_what_would_last_of_a_yes_even_if_that_is_written_later(
+    clock: Clock,
+) -> None:
+    class Slow(MemoryStore):
+        """Says no to a request before the lasting yes for it is written."""
+
+        async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+            if space == "approvals.standing" and value is not None:
+                no = Decision(approve=False)
+                await desk.decide(value["request"], no, by=OWNER, channel="terminal")
+            return await super().put(space, key, value, **more)
+
+    store = Slow(clock=clock)
+    desk = Approvals(store, clock=clock, approvers=("lead",))
+    request = await asked(desk)
+    lasting = Lasting(where={"to": {"const": "carl"}})
+    lead = Caller("zoe", user="zoe", roles=frozenset({"lead"}))
+    yes = Decision(approve=True, lasting=lasting)
+    await desk.decide(request.handle, yes, by=lead, channel="api")
+    assert await desk.covered(call_of({"to": "carl"}), spec=SPEC.digest) is None
+    assert await desk.standing() == []
+
+
+async def test_a_no_needs_no_look_at_what_somebody_else_has_changed(clock: Clock) -> None:
+    desk = Approvals(MemoryStore(clock=clock), clock=clock, approvers=("lead",))
+    request = await asked(desk, {"to": "bob"})
+    lead = Caller("zoe", user="zoe", roles=frozenset({"lead"}))
+    edit = Decision(approve=True, arguments={"to": "carl"})
+    await desk.decide(request.handle, edit, by=lead, channel="api")
+    no = Decision(approve=False)
+    denied = await desk.decide(request.handle, no, by=lead, channel="api", seen=request.seen)
+    assert denied.status == "denied"

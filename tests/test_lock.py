@@ -610,3 +610,70 @@ def test_a_source_is_known_by_its_settings_and_its_secrets_are_not_told() -> Non
     one, two = (source_name("http", {"b": 1, "token": token}) for token in ("s1", "s2"))
     assert one.startswith('http b=1 token="[redacted:secret]" #') and one != two
     assert "s1" not in one.partition("#")[0]
+
+
+# code
+
+
+async def test_code_that_is_not_the_pinned_code_is_quarantined_until_it_is_accepted() -> None:
+    declare("tools.json", add={})
+    configure("tools.json")
+    await pin_all()
+    Path("lock_functions.py").write_text("def add(a, b):\n    return a - b\n")
+    async with Runtime.open() as tools:
+        assert list(tools.quarantined) == ["add"]
+        result = await add(tools)
+        assert result.error is not None and result.error.code == "POLICY_DENIED"
+        assert "its code is not the code that was pinned" in result.error.message
+        assert tools.pins.lock is not None
+        (found,) = differences(tools.pins.lock, tools.offers)
+        assert (found.what, [change.at for change in changes(found)]) == ("code", [("code",)])
+    await accept_all()
+    async with Runtime.open() as tools:
+        assert (await add(tools)).output == -1
+
+
+async def test_a_script_that_is_not_the_pinned_script_is_quarantined(site: Path) -> None:
+    script = site / "send.sh"
+    script.write_text("#!/bin/sh\necho sent\n")
+    script.chmod(0o755)
+    commands = {"script": ["./send.sh"], "given": ["sh", str(script)], "system": ["echo", "sent"]}
+    tools = [
+        {
+            "name": name,
+            "description": "Send.",
+            "kind": "shell",
+            "isolation": "process",
+            "binding": {"command": command},
+        }
+        for name, command in commands.items()
+    ]
+    Path("tools.json").write_text(json.dumps(tools))
+    configure("tools.json")
+    with Path("toolpost.toml").open("a") as file:
+        file.write(f'[backends.shell]\nprograms = ["{script}", "sh", "echo"]\n')
+    await pin_all()
+    async with Runtime.open() as runtime:
+        assert not runtime.quarantined
+    script.write_text("#!/bin/sh\necho gone\n")
+    async with Runtime.open() as runtime:
+        assert sorted(runtime.quarantined) == ["given", "script"]
+
+
+async def test_a_lock_from_before_code_was_pinned_still_fits() -> None:
+    declare("tools.json", add={})
+    configure("tools.json")
+    await pin_all()
+    lock = json.loads(Path("tools.lock").read_text())
+    assert lock["tools"]["add"].pop("code").startswith("sha256:")
+    Path("tools.lock").write_text(json.dumps(lock))
+    async with Runtime.open() as tools:
+        assert (await add(tools)).output == 3
+        assert tools.pins.lock is not None
+        assert differences(tools.pins.lock, tools.offers) == []
+
+
+async def test_the_code_of_built_in_tools_is_not_pinned() -> None:
+    Path("toolpost.toml").write_text('[[sources]]\nkind = "builtin"\n')
+    async with Runtime.open() as tools:
+        assert tools.offers and {offer.code for offer in tools.offers} == {None}

@@ -156,6 +156,9 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
         ({"timeout": float("nan")}, "timeout of 'a' must be above 0", ("timeout",)),
         ({"timeout": float("inf")}, "there is no 'no limit'", ("timeout",)),
         ({"timeout": 1e308}, "31,622,400 at most", ("timeout",)),
+        ({"timeout": 5, "total_timeout": 4}, "must be at least its timeout", ("total_timeout",)),
+        ({"total_timeout": 0}, "above 0 seconds", ("total_timeout",)),
+        ({"total_timeout": float("nan")}, "above 0 seconds", ("total_timeout",)),
         ({"tags": ["x", 1]}, "tags.1: expected `str`, got `int`", ("tags", 1)),
         ({"tags": "x"}, "tags: expected `array`, got `str`", ("tags",)),
         ({"egress": ["*", "a:1", "[::1]:80", "b.example"]}, "'b.example' is not", ("egress", 3)),
@@ -244,6 +247,16 @@ def test_the_time_limit_is_the_specs_else_the_kinds_else_thirty_seconds() -> Non
 
     assert [limit(kind=k) for k in ("python", "http", "mcp", "shell", "own")] == [5, 10, 10, 30, 30]
     assert limit(kind="shell", timeout=2) == 2
+    assert limit(kind="shell", total_timeout=3) == 3
+    assert limit(timeout=2, total_timeout=3) == 2
+
+
+def test_all_attempts_together_have_a_limit() -> None:
+    def limit(**fields: Any) -> float:
+        return ToolSpec(name="a", description="A.", **fields).total_limit
+
+    assert limit(timeout=2) == 32
+    assert limit(timeout=2, total_timeout=3) == 3
 
 
 # --- digests -----------------------------------------------------------------------------------

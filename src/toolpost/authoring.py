@@ -35,6 +35,7 @@ class SpecOptions(TypedDict, total=False):
     tier: int
     effects: Effects
     timeout: float
+    total_timeout: float
     limits: Limits
     egress: Iterable[str]
     permissions: Permissions

@@ -95,6 +95,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """Of a call with a key, once a guard has put other arguments in the place of what was given: a
     digest of that.
     """
+    code: str | None = None
+    """Of a call that was approved: the digest of the code that it was approved for. A backend runs
+    no other.
+    """
 
     @property
     def trail(self) -> Sequence[str]:

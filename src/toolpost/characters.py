@@ -85,7 +85,12 @@ def visible(text: str) -> str:
 
 def visible_json(value: Any, *, indent: int | None = 2) -> str:
     """JSON that says exactly what the value is and is harmless to print."""
-    return json.dumps(value, ensure_ascii=False, indent=indent).translate(_JSON)
+    return visible_json_text(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def visible_json_text(text: str) -> str:
+    """The same JSON, harmless to print: what a terminal would obey is escaped, as JSON escapes."""
+    return text.translate(_JSON)
 
 
 def stripped(text: str) -> str:

@@ -166,6 +166,15 @@ class Source(Protocol):
     def changes(self) -> AsyncIterator[None]: ...
 
 
+@runtime_checkable
+class KeepsNames(Protocol):
+    """A source that makes names may also be told those that the lock file has for its tools, each
+    with the tool's binding, before it is loaded: so that a newcomer does not take one of them.
+    """
+
+    def keep_names(self, pinned: Mapping[str, Mapping[str, Any]]) -> None: ...
+
+
 class Road(Protocol):
     """What a ring may use to start a walk of its own: a fallback, an approver's edit.
 
@@ -268,6 +277,24 @@ class Plans(Protocol):
     """
 
     def plan(self, call: Call) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class HasCode(Protocol):
+    """A handle may also tell the digest of the file with the code that a call would run, ``None``
+    where there is no file; it then refuses a call whose ``code`` is another one.
+    """
+
+    def code(self, call: Call) -> str | None: ...
+
+
+@runtime_checkable
+class KnowsCode(Protocol):
+    """A backend may also tell the digest of the file with the code of a tool, for the lock file:
+    ``None`` where there is none, or where it belongs to this machine and not to the tool.
+    """
+
+    def code_of(self, spec: ToolSpec, target: object | None) -> str | None: ...
 
 
 class Confines(Protocol):

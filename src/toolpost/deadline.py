@@ -37,6 +37,7 @@ _CROWD: Final = 1024
 _Strays = set[asyncio.Task[Any]]
 
 
+_ASK_FOR_LESS: Final = "Ask for less at a time, or use another tool."
 _NOT_BEGUN = "it had not begun"
 
 
@@ -216,11 +217,13 @@ def passes(exc: BaseException) -> bool:
 
 def timed_out(seconds: float, effects: Outcome = "unknown") -> TimedOut:
     seconds = round(seconds, 3)
-    return TimedOut(
-        f"Operation timed out after {seconds:g}s. Ask for less at a time, or use another tool.",
-        details={"seconds": seconds},
-        effects=effects,
-    )
+    return TimedOut(timeout_message(seconds), details={"seconds": seconds}, effects=effects)
+
+
+def timeout_message(seconds: float, attempts: int = 1, total: float = 0.0) -> str:
+    """What the caller reads; ``total``: the seconds of all attempts and the pauses between them."""
+    more = f", {attempts} attempts, {total:.1f}s in all" if attempts > 1 else ""
+    return f"Operation timed out after {seconds:g}s{more}. {_ASK_FOR_LESS}"
 
 
 def resting(waiting: Any, alarm: Alarm) -> Generator[Any, Any, Any]:

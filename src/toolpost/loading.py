@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from toolpost.contracts import (
     Complains,
     Dispensable,
     Draws,
+    KeepsNames,
+    KnowsCode,
     Source,
     Tell,
 )
@@ -47,7 +50,8 @@ class Loading:
         secret: Callable[[str], str | None],
     ) -> None:
         self._registry = registry
-        self.pins = Pins(config.base / config.settings.lock)
+        self._backend = backend
+        self.pins = Pins(config.base / config.settings.lock, code_of=self._code_of)
         self.broken: dict[str, str] = {}
         self.sources = [Loaded(t, i, config) for i, t in enumerate(config.settings.sources)]
         for loaded in self.sources:
@@ -134,14 +138,26 @@ class Loading:
     def offers(self) -> Sequence[Offer]:
         """What there is to be pinned; a tool that has given way is not there."""
         return [
-            Offer(one.pinned_as, entry.spec)
+            self.pins.offer(one.pinned_as, entry)
             for one in self.sources
             for entry in one.offered
             if entry.spec.name not in one.outdone
         ]
 
+    def _code_of(self, entry: Entry) -> str | None:
+        """The digest of a tool's code, if what runs it knows a file; what keeps a tool from being
+        run is told when it is called.
+        """
+        try:
+            backend = self._backend(entry.spec.kind)
+            return backend.code_of(*entry) if isinstance(backend, KnowsCode) else None
+        except SetupError:
+            return None
+
     async def _load(self, loaded: Loaded, tell: Tell = lambda done, total: None) -> None:
         async with loaded.one_at_a_time:  # a slow one keeps nobody else waiting
+            if isinstance(loaded.source, KeepsNames):
+                loaded.source.keep_names(self._pinned_names(loaded))
             with loaded.placed():
                 items = await loaded.source.load(tell)
             entries = [loaded.named(as_entry(item)) for item in items]
@@ -152,8 +168,21 @@ class Loading:
             if loaded.is_empty and not was_empty:
                 _log.warning("%s: %s", loaded.label, loaded.when_empty)
 
+    def _pinned_names(self, loaded: Loaded) -> dict[str, Mapping[str, Any]]:
+        """The names that the lock file has for the tools of a source, as the source makes them."""
+        lock, prefix = self.pins.lock, f"{loaded.namespace}." if loaded.namespace else ""
+        return {
+            name.removeprefix(prefix): was.binding
+            for name, was in ({} if lock is None else lock.tools).items()
+            if was.source == loaded.pinned_as and name.startswith(prefix)
+        }
+
     async def _register(self, loaded: Loaded, offered: Sequence[Entry]) -> None:
         """Put what a source offers into the registry, as far as the lock lets it."""
+        if self.pins.lock is not None:  # backends are made here, not in the thread
+            for kind in {entry.spec.kind for entry in offered}:
+                with suppress(SetupError):
+                    self._backend(kind)
         withheld = await asyncio.to_thread(self.pins.judge, loaded.pinned_as, offered)
         outdone = self._outdone(loaded, offered) if loaded.gives_way else {}
         fresh = {entry.spec.name for entry in offered} - loaded.names
@@ -202,12 +231,17 @@ class Loading:
 
     def _outdone(self, loaded: Loaded, offered: Sequence[Entry]) -> dict[str, str]:
         """Of a source that gives way: the tools whose names are another's, or look like one that
-        is, and why they are left out. Among its own, whoever was there first stays.
+        is, and why they are left out. Among its own, whoever was there first stays: what the lock
+        has pinned, then what was here before, then what comes first by name.
         """
         outdone: dict[str, str] = {}
         own: dict[str, str] = {}
         names = {entry.spec.name for entry in offered}
-        for name in sorted(names, key=lambda name: (name not in loaded.names, name)):
+
+        def order(name: str) -> tuple[bool, bool, str]:
+            return self.pins.owner(name) != loaded.pinned_as, name not in loaded.names, name
+
+        for name in sorted(names, key=order):
             held = self._registry.alike(name)
             other = own.setdefault(folded(name), name)
             if other == name and held is not None and held not in loaded.names:

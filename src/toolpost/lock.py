@@ -1,8 +1,9 @@
 """``tools.lock``: what every tool was when somebody looked at it, and what to do when it is not.
 
 Above: the runtime, which holds each load of a source against the lock, and ``cli/lock.py``. Below:
-specs, documents, the registry's entries. It pins definitions, not the code behind them. Who may
-accept a change is not known here; that a change is not accepted by itself is.
+specs, documents, the registry's entries. It pins definitions, and the files with the code behind
+them where there are any. Who may accept a change is not known here; that a change is not accepted
+by itself is.
 
 A tool that is not as it was pinned, that is new under a pinned source, or whose name was pinned for
 another source is *quarantined*: its place in the registry is taken by a spec that says so in our
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar
 
@@ -41,9 +42,10 @@ LOOK_EVERY: Final = 0.5
 _KEPT: Final = ("tier", "permissions", "tags", "category", "labels")
 """Of the pinned spec: who may see the tool does not change because it is quarantined."""
 
-What = Literal["changed", "new", "taken", "unpinned", "gone"]
+What = Literal["changed", "code", "new", "taken", "unpinned", "gone"]
 _WHY: Final[Mapping[What, str]] = {
     "changed": "its definition is not the one that was pinned",
+    "code": "its code is not the code that was pinned",
     "new": "it is new, and its source is pinned",
     "taken": "its name was pinned for another source",
 }
@@ -59,6 +61,8 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     public_digest: str
     spec: ToolSpec
     binding: dict[str, Any] = {}
+    code: str | None = None
+    """The digest of the file with its code; ``None`` where there is none, or it was not pinned."""
 
 
 class Lock(msgspec.Struct, frozen=True):
@@ -73,6 +77,7 @@ class Offer(NamedTuple):
 
     source: str
     spec: ToolSpec
+    code: str | None = None
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +90,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     pinned: Pinned | None = None
     spec: ToolSpec | None = None
+    code: str | None = None
 
     @property
     def quarantines(self) -> bool:
@@ -129,12 +135,13 @@ def pinned(offer: Offer) -> Pinned:
         public_digest=spec.public_digest,
         spec=msgspec.structs.replace(spec, binding={}),
         binding=redact(spec.to_dict().get("binding", {})),
+        code=offer.code,
     )
 
 
 def difference(lock: Lock, offer: Offer) -> Difference | None:
     """What is different about a tool that a source offers."""
-    source, spec = offer
+    source, spec, code = offer
     was = lock.tools.get(spec.name)
     what: What
     if was is None:
@@ -143,9 +150,11 @@ def difference(lock: Lock, offer: Offer) -> Difference | None:
         what = "taken"
     elif (was.digest, was.public_digest) != (spec.digest, spec.public_digest):
         what = "changed"
+    elif was.code is not None and was.code != code:  # a lock that is older than this pins no code
+        what = "code"
     else:
         return None
-    return Difference(name=spec.name, what=what, source=source, pinned=was, spec=spec)
+    return Difference(name=spec.name, what=what, source=source, pinned=was, spec=spec, code=code)
 
 
 def differences(lock: Lock, offers: Sequence[Offer]) -> list[Difference]:
@@ -171,7 +180,7 @@ def accepted(
         if one.spec is None:
             tools.pop(one.name, None)
         else:
-            tools[one.name] = pinned(Offer(one.source, one.spec))
+            tools[one.name] = pinned(Offer(one.source, one.spec, one.code))
     return Lock(lock.sources if sources is None else frozenset(sources), tools)
 
 
@@ -185,7 +194,13 @@ def changes(one: Difference) -> list[Change]:
     found += _changes(before, after, ("binding",))
     if one.pinned is not None and one.spec is not None and one.pinned.source != one.source:
         found.insert(0, Change(("source",), one.pinned.source, one.source))
+    if one.pinned is not None and one.pinned.code != one.code and one.spec is not None:
+        found.append(Change(("code",), _set(one.pinned.code), _set(one.code)))
     return found
+
+
+def _set(value: str | None) -> Any:
+    return UNSET if value is None else value
 
 
 def hides(one: Difference) -> bool:
@@ -222,6 +237,7 @@ class _Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     public_digest: str
     spec: dict[str, Any]
     binding: dict[str, Any] = {}
+    code: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -264,6 +280,7 @@ def _text(lock: Lock) -> str:
             "public_digest": was.public_digest,
             "spec": _ordered(was.spec.public()),
             "binding": _ordered(was.binding),
+            **({} if was.code is None else {"code": was.code}),
         }
         for name, was in sorted(lock.tools.items())
     }
@@ -304,6 +321,7 @@ def _tool_in(document: Document, name: str) -> Pinned:
         public_digest=tool.public_digest,
         spec=spec,
         binding=tool.binding,
+        code=tool.code,
     )
 
 
@@ -334,10 +352,13 @@ class Pins:
     """The lock file of one config, in force: read at the start and again when it changes.
 
     A lock that breaks or goes away while things run changes nothing: the one that was read holds.
+    ``code_of`` tells the digest of the code of a tool, if it has one.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(
+        self, file: Path, *, code_of: Callable[[Entry], str | None] = lambda entry: None
+    ) -> None:
+        self.file, self._code_of = file, code_of
         self.lock: Lock | None = None
         self._fault: str | None = None
         self._seen: object = None
@@ -371,8 +392,12 @@ class Pins:
             if self._fault is not None:  # nobody knows what it pins: nothing new comes in
                 raise ConfigError(self._fault)
             return {}
-        found = (difference(self.lock, Offer(source, entry.spec)) for entry in offered)
+        found = (difference(self.lock, self.offer(source, entry)) for entry in offered)
         return {one.name: one for one in found if one is not None and one.quarantines}
+
+    def offer(self, source: str, entry: Entry) -> Offer:
+        """A tool as a source offers it, with the digest of its code as it is now."""
+        return Offer(source, entry.spec, self._code_of(entry))
 
     def _look(self) -> object:
         try:

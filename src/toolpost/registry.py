@@ -18,7 +18,7 @@ from toolpost.authoring import FunctionTool, Tool, tool
 from toolpost.contracts import Declared, Registered
 from toolpost.errors import InvalidSpec, NameTaken, ToolNotFound
 from toolpost.spec import ToolSpec
-from toolpost.verified import verified
+from toolpost.verified import verified, without_hidden
 from toolpost.wording import nearest, short
 
 if TYPE_CHECKING:
@@ -215,11 +215,12 @@ def as_entry(item: Item) -> Entry:
         return Entry(verified(item), None)
     spec = getattr(item, "spec", None)
     if isinstance(spec, ToolSpec):
-        was_verified = isinstance(item, FunctionTool | Declared)
-        return Entry(spec if was_verified else verified(spec), item)
+        if isinstance(item, FunctionTool):
+            return Entry(without_hidden(spec), item)
+        return Entry(spec if isinstance(item, Declared) else verified(spec), item)
     if callable(item):
         made = tool(item)
-        return Entry(made.spec, made)
+        return Entry(without_hidden(made.spec), made)
     raise InvalidSpec(
         f"a {type(item).__name__} is not a tool: register a function, a Tool or a ToolSpec"
     )

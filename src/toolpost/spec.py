@@ -25,6 +25,9 @@ Isolation = Literal["inline", "thread", "process", "sandbox"]
 TIERS: Final = ("SAFE", "STANDARD", "ELEVATED", "RESTRICTED", "DANGEROUS")
 KIND_TIMEOUTS: Final = {"python": 5.0, "http": 10.0, "mcp": 10.0, "shell": 30.0}
 DEFAULT_TIMEOUT: Final = 30.0
+WAITING: Final = 30.0
+"""Seconds beyond the timeout of one attempt that all attempts and the pauses between them may take,
+where a spec does not say."""
 _LONGEST: Final = 366 * 24 * 3600
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -136,6 +139,7 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
     tier: int = 1
     effects: Effects = "once"
     timeout: float | None = None
+    total_timeout: float | None = None
     limits: Limits = Limits()
     egress: tuple[str, ...] = ()
     permissions: Permissions = Permissions()
@@ -175,7 +179,16 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
                 "there is no 'no limit'",
                 "timeout",
             )
+        if self.total_timeout is not None and not (
+            (self.timeout or 0) <= self.total_timeout <= _LONGEST and self.total_timeout > 0
+        ):
+            _refuse(
+                f"total_timeout of {self.name!r} is for all attempts together: it must be at least "
+                f"its timeout, above 0 seconds, and {_LONGEST:,} at most",
+                "total_timeout",
+            )
         self._make_float("timeout")
+        self._make_float("total_timeout")
         for field in ("tags", "examples", "egress"):
             self._make_tuple(field)
         for number, one in enumerate(self.egress):
@@ -190,8 +203,16 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
 
     @property
     def time_limit(self) -> float:
-        """Seconds one run may take: the spec's, else the kind's, else thirty."""
-        return self.timeout or KIND_TIMEOUTS.get(self.kind, DEFAULT_TIMEOUT)
+        """Seconds one attempt may take: the spec's, else the kind's, else thirty; never more than
+        all attempts together.
+        """
+        usual = KIND_TIMEOUTS.get(self.kind, DEFAULT_TIMEOUT)
+        return self.timeout or min(usual, self.total_timeout or usual)
+
+    @property
+    def total_limit(self) -> float:
+        """Seconds that all attempts of a call and the pauses between them may take."""
+        return self.total_timeout or self.time_limit + WAITING
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain data, defaults left out; ``from_dict`` reads it back."""

@@ -300,6 +300,7 @@ async def test_a_config_is_read_from_toml_and_its_secrets_from_the_environment(
     (item,) = tools(Echo(), config=config)
     spec = Registry([item]).list()[0]
     assert (spec.timeout, spec.limits.memory, spec.limits.concurrency) == (0.25, 512_000_000, 2)
+    assert spec.total_timeout == 0.25, "however often it is tried"
     assert ToolConfig.from_toml(file, "another").config == {}
 
 
@@ -407,6 +408,9 @@ async def test_the_limits_of_a_config_are_held() -> None:
         async with asyncio.timeout(20):
             result = await executor.execute("echo", {"say": 1})
     assert result.error is not None and result.error.code == "TIMEOUT"
+    config = ToolConfig(limits=ToolLimits(timeout=50))
+    items = tools(Endless(), config=config)
+    assert [spec.total_timeout for spec in Registry(items).list()] == [0.05]
     (item,) = tools(CalculatorTool(), config=ToolConfig(limits=ToolLimits(timeout=60_000)))
     assert Registry([item]).list()[0].timeout == 1, "a config does not loosen what a tool has"
 

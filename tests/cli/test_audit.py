@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import PROGRAM, environment, json_of, toolpost
+from tests.cli.program import PROGRAM, Terminal, environment, json_of, toolpost
 
 CONFIG = """
 observers = ["audit"]
@@ -229,3 +229,47 @@ def test_a_project_without_calls_has_an_empty_audit(tmp_path: Path) -> None:
     (tmp_path / "toolpost.toml").write_text('store = { kind = "sqlite" }\n')
     assert json_of("audit", "tail", cwd=tmp_path) == []
     assert json_of("audit", "verify", cwd=tmp_path)["records"] == 0
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp\u202c\u200b\U000e0041\x9b31m"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "journal"])
+def test_an_export_at_a_terminal_holds_nothing_that_the_terminal_obeys(
+    project: Path, form: str
+) -> None:
+    assert toolpost("call", "send", f"to={HOSTILE}", cwd=project).returncode == 0
+    with Terminal("audit", "export", "--format", form, cwd=project) as terminal:
+        assert terminal.ended() == 0
+        shown = terminal.written
+    piped = toolpost("audit", "export", "--format", form, cwd=project).stdout
+    assert form != "jsonl" or "\u202e" in piped, "a copy says exactly what was written"
+    for character in "\x1b\x07\x9b\u202e\u202c\u200b\U000e0041":
+        assert character not in shown
+    lines = [line for line in shown.replace("\r\n", "\n").split("\n") if line]
+    if form != "csv":
+        assert [json.loads(line) for line in lines] == [
+            json.loads(line) for line in piped.splitlines()
+        ]
+
+
+def test_a_key_that_is_gone_is_said_and_ends_with_one(project: Path) -> None:
+    (key,) = project.glob(".toolpost/**/audit.key")
+    key.unlink()
+    found = toolpost("audit", "verify", cwd=project)
+    assert found.returncode == 1
+    assert f"MISSING: the key that signs the audit is gone: {key}" in found.stdout
+    assert "NOT as written" in found.stdout
+    told = json_of("audit", "verify", cwd=project)
+    assert told["ok"] is False and told["problems"][0]["fault"] == "missing"
+
+
+@pytest.mark.parametrize("file", ["audit.key", "*.pub", "chain-000.json", "store.db"])
+def test_damaged_files_are_told_of_in_a_sentence(project: Path, file: str) -> None:
+    (damaged,) = project.glob(f".toolpost/**/{file}")
+    content = damaged.read_bytes()
+    for junk in (b"", b"\xff\x00junk" * 300, content[:40]):
+        damaged.write_bytes(junk)
+        found = toolpost("audit", "verify", cwd=project)
+        assert "Traceback" not in found.stderr and found.returncode != 70, found.stderr
+        assert found.returncode != 0 or file == "store.db", (junk[:9], found.stdout)

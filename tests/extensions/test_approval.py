@@ -513,7 +513,9 @@ async def test_whoever_asked_may_take_it_back(bench: Bench) -> None:
     assert code(await bench.pay(grant=handle)) == "APPROVAL_DENIED"
 
 
-async def test_of_two_racing_approvers_one_wins(bench: Bench) -> None:
+async def test_of_racing_approvers_a_no_is_heard_and_every_later_answer_is_refused(
+    bench: Bench,
+) -> None:
     handle = await bench.handle()
     people = [
         Caller(f"key-{i}", user=f"user-{i}", roles=frozenset({"approver"})) for i in range(9, 19)
@@ -523,9 +525,10 @@ async def test_of_two_racing_approvers_one_wins(bench: Bench) -> None:
         for i, by in enumerate(people)
     ]
     said = await asyncio.gather(*answers, return_exceptions=True)
-    assert sum(isinstance(one, Request) for one in said) == 1
-    assert sum(isinstance(one, Conflict) for one in said) == 9
-    assert len((await bench.desk.find(handle)).votes) == 1
+    heard = [one for one in said if isinstance(one, Request)]
+    assert all(isinstance(one, Request | Conflict) for one in said)
+    assert [one.status for one in heard] in (["denied"], ["approved", "denied"])
+    assert (await bench.desk.find(handle)).status == "denied"
 
 
 # edits, several people, more than one call

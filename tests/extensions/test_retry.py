@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from toolpost import (
@@ -555,7 +557,7 @@ async def test_if_both_fail_the_first_failure_stands_and_the_worse_effects() -> 
     tools = first.tool(fallback="other"), second.tool("other", effects="once")
     result = await once(hands.retry(), *tools)
     assert result.error is not None
-    assert (result.error.code, result.error.message) == ("UNAVAILABLE", "Down.")
+    assert (result.error.code, result.error.message[:5]) == ("UNAVAILABLE", "Down.")
     assert result.error.effects == "unknown"
     assert result.metadata.warnings == [
         "work was handed over to other, which failed too (EXECUTION_ERROR)."
@@ -751,3 +753,88 @@ async def test_a_tool_that_is_left_alone_takes_no_slot() -> None:
         result = await executor.execute("work")
     assert service.runs == 1
     assert "slots" not in result.metadata.trail
+
+
+# How long all attempts together may take
+
+
+class Hanging:
+    """A tool that never answers, and how often it was started."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.runs = 0
+
+        @tool(name="work", **{"effects": "read", "timeout": 0.05, **spec})
+        async def work() -> None:
+            """Wait for ever."""
+            self.runs += 1
+            await asyncio.get_running_loop().create_future()
+
+        self.tool = work
+
+
+async def test_a_tool_that_hangs_is_given_up_after_its_timeout() -> None:
+    hanging = Hanging()
+    result = await once(Hands().retry(), hanging.tool)
+    assert result.error is not None
+    assert result.error.message.startswith("Operation timed out after 0.05s. ")
+    assert hanging.runs == result.metadata.attempts == 1
+
+
+async def test_a_timeout_is_tried_again_while_the_total_has_room_and_the_message_says_so() -> None:
+    hanging, hands = Hanging(total_timeout=60), Hands()
+    result = await once(hands.retry(backoff=1.0), hanging.tool)
+    assert hanging.runs == result.metadata.attempts == 3
+    assert result.error is not None and result.error.details == {"seconds": 0.05}
+    assert re.fullmatch(
+        r"Operation timed out after 0.05s, 3 attempts, 3\.\ds in all\. .*", result.error.message
+    ), result.error.message
+
+
+async def test_an_attempt_that_would_end_after_the_total_is_not_begun() -> None:
+    hanging = Hanging(total_timeout=0.09)
+    result = await once(Retry(RetryOptions(backoff=0.0)), hanging.tool)
+    assert hanging.runs == 1
+    assert result.error is not None and result.error.code == "TIMEOUT"
+    assert "retry: no time is left for another attempt" in result.metadata.trail
+
+
+async def test_pauses_count_against_the_total() -> None:
+    hands, service = Hands(), Service(down(2))
+    result = await once(hands.retry(backoff=1.0), service.tool(timeout=1, total_timeout=2.5))
+    assert service.runs == 2 and hands.slept == [1.0], "the second pause would be two seconds"
+    assert result.error is not None
+    assert re.fullmatch(r"Down\. Tried 2 times, 1\.\ds in all\.", result.error.message)
+
+
+async def test_an_attempt_that_follows_a_failure_ends_with_the_total() -> None:
+    limits: list[float | None] = []
+    hands, service = Hands(), Service(down(1))
+
+    async def watches(call: Call, call_next: Walk) -> Result:
+        limits.append(None if call.deadline is None else call.deadline - call.started)
+        return await call_next(call)
+
+    made = service.tool(timeout=1, total_timeout=1.5)
+    async with Executor(Registry([made]), guards=[hands.retry(backoff=1.0), watches]) as executor:
+        assert (await executor.execute("work")).success
+    first, second = limits
+    assert first is None and second is not None and second <= 1.5 + 0.5
+
+
+async def test_what_a_call_waited_for_a_person_is_not_counted_against_the_total() -> None:
+    service, clock = Service(down(1)), Hands()
+
+    async def asks(call: Call, call_next: Walk) -> Result:
+        call.about.waited_ms += 3_600_000
+        return await call_next(msgspec.structs.replace(call, started=call.started - 3600))
+
+    made = service.tool(timeout=1, total_timeout=1.5)
+    async with Executor(Registry([made]), guards=[asks, clock.retry(chance=0.0)]) as executor:
+        assert (await executor.execute("work")).success
+
+
+async def test_a_tool_that_says_itself_that_it_timed_out_is_tried_again() -> None:
+    hands, service = Hands(), Service([TimeoutError()])
+    result = await once(hands.retry(), service.tool())
+    assert (result.output, result.metadata.attempts) == ("work 2", 2)

@@ -17,8 +17,9 @@ import pytest
 
 from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working
 from tests.stores.server import running_server
-from toolpost import Call, Caller, Progress, Runtime, tool
+from toolpost import Call, Caller, Progress, Runtime, ToolSpec, tool
 from toolpost.approvals import Decision
+from toolpost.contracts import Declared
 from toolpost.errors import (
     CallError,
     Conflict,
@@ -262,6 +263,35 @@ async def test_a_job_that_needs_a_yes_waits_for_it_through_a_restart(
             )
             assert (await later.cancel(third.id, caller=ANN)).state == "cancelled"
     assert lines(tmp_path / "done") == ["bob"]
+
+
+@pytest.mark.parametrize(("edited", "state"), [(False, "succeeded"), (True, "failed")])
+async def test_a_job_that_was_approved_runs_only_the_code_that_was_approved(
+    tmp_path: Path, edited: bool, state: str
+) -> None:
+    module = tmp_path / "job_tools_of_the_test.py"
+    module.write_text("def send():\n    return 'old'\n")
+    spec = ToolSpec(
+        name="send",
+        description="Send.",
+        requires_approval=True,
+        binding={"module": module.stem, "function": "send"},
+        timeout=60,
+    )
+    async with working(tmp_path, Declared(spec, str(tmp_path))) as (runtime, jobs):
+        job = await reached(jobs, await jobs.submit("send", {}, caller=ANN), "waiting")
+        assert job.approval is not None
+        if edited:
+            module.write_text("def send():\n    return 'new'\n")
+        desk = runtime.extension("approval").approvals
+        await desk.decide(job.approval, Decision(approve=True), by=ROOT, channel="terminal")
+        done = await ended(jobs, job)
+    assert done.state == state and done.result is not None
+    if edited:
+        assert done.result.error is not None and done.result.error.code == "CONFLICT"
+        assert "The code of send has changed" in done.result.error.message
+    else:
+        assert done.result.output == "old"
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class Approvals:
         self._spec_of = spec_of
         self.tell = tell
         self._shelf = Shelf(records)
-        self._lasting = LastingYes(self._shelf, now=self.now)
+        self._lasting = LastingYes(self._shelf, now=self.now, is_denied=self._is_denied)
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -105,20 +105,33 @@ class Approvals:
         return caller.owner or not self._approvers.isdisjoint(caller.roles)
 
     async def ask(
-        self, call: Call, *, spec: str, reason: str, need: int = 1, seconds: float = 3600.0
+        self,
+        call: Call,
+        *,
+        spec: str,
+        reason: str,
+        code: str | None = None,
+        need: int = 1,
+        seconds: float = 3600.0,
     ) -> Request:
-        """Store a request; the same call asked again in the same session is the same request.
+        """Store a request; the same call asked again in the same session is the same request,
+        unless the code of the tool has changed.
 
-        ``spec`` is the digest of the call's spec.
+        ``spec`` is the digest of the call's spec, ``code`` that of the code it would run.
         """
-        request = self._request(call, spec=spec, reason=reason, need=need, seconds=seconds)
+        request = self._request(
+            call, spec=spec, code=code, reason=reason, need=need, seconds=seconds
+        )
         self._verify_size(request)
         _verify_kept(request)
         same = _same(request)
         while True:
             known = await self._records.get(_SAME, same)
             if known is not None and (old := await self._open(known.value)) is not None:
-                return old
+                if old.code == code:
+                    return old
+                why = f"The code of {call.tool} has changed since {old.handle} was asked for."
+                request = msgspec.structs.replace(request, reason=f"{why} {redact_text(reason)}")
             await self._demand_room(request)
             await self._create(request)
             version = 0 if known is None else known.version
@@ -128,16 +141,16 @@ class Approvals:
             await self._records.put(_REQUESTS, request.handle, None)  # somebody else was first
             await self._records.put(_OPEN, _mark(request), None)
 
-    async def own_yes(self, call: Call, *, spec: str) -> str | None:
+    async def own_yes(self, call: Call, *, spec: str, code: str | None = None) -> str | None:
         """The handle of a yes that was given for this very call and that nobody has used."""
         try:
-            request = self._request(call, spec=spec, reason="", need=1, seconds=0.0)
+            request = self._request(call, spec=spec, code=code, reason="", need=1, seconds=0.0)
         except InvalidArguments:
             return None  # nobody could be asked about it
         known = await self._records.get(_SAME, _same(request))
         if known is None or (old := await self._open(known.value)) is None:
             return None
-        return old.handle if old.state(self.now()) == "approved" else None
+        return old.handle if old.code == code and old.state(self.now()) == "approved" else None
 
     async def find(self, handle: str) -> Request:
         return read(handle, await self._found(handle), Request)
@@ -173,13 +186,20 @@ class Approvals:
     ) -> Request:
         """Answer a request. ``seen`` is the ``Request.seen`` of what the person looked at.
 
-        Raises ``Denied`` for who may not, ``Conflict`` for who comes too late.
+        A no also takes back a yes that no call has used: of two people who answer at the same
+        moment, the one who says no is heard. Raises ``Denied`` for who may not answer,
+        ``Conflict`` for who comes too late.
         """
         verify_channel(channel)
         by = kept_caller(by)
-        request = await self._settle(
-            handle, decision, by=by, channel=channel, seen=seen, state="waiting"
+        states: tuple[State, ...] = ("waiting",) if decision.approve else ("waiting", "approved")
+        request, was = await self._settle(
+            handle, decision, by=by, channel=channel, seen=seen, states=states
         )
+        if was == "approved":
+            await self._lasting.end_of(request)
+            await self._tell("take back", by, channel, request=request)
+            return request
         standing = None
         if decision.approve and decision.lasting is not None:
             standing = await self._lasting.lay_down(request, decision.lasting, by)
@@ -208,15 +228,21 @@ class Approvals:
         """Make a no of a yes that nobody has used yet, and end whatever lasts of it."""
         verify_channel(channel)
         by, no = kept_caller(by), Decision(approve=False, reason=reason)
-        request = await self._settle(
-            handle, no, by=by, channel=channel, seen=None, state="approved"
+        request, _ = await self._settle(
+            handle, no, by=by, channel=channel, seen=None, states=("approved",)
         )
         await self._lasting.end_of(request)
         await self._tell("take back", by, channel, request=request)
         return request
 
     async def redeem(
-        self, handle: str, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
+        self,
+        handle: str,
+        call: Call,
+        *,
+        spec: str,
+        admit: Callable[[Any], dict[str, Any]],
+        code: str | None = None,
     ) -> Request | Edited:
         """Use a yes up for this very call, or say for which arguments it was given.
 
@@ -230,7 +256,7 @@ class Approvals:
                     remedy="ask_approval",
                 )
             request = read(handle, record, Request)
-            approved = fitting(request, call, spec=spec, admit=admit)
+            approved = fitting(request, call, spec=spec, code=code, admit=admit)
             self._demand_yes(request)
             if approved is not None:
                 return Edited(approved)
@@ -238,9 +264,9 @@ class Approvals:
             if await self._replace(used, record.version):
                 return used
 
-    async def covered(self, call: Call, *, spec: str) -> Standing | None:
+    async def covered(self, call: Call, *, spec: str, code: str | None = None) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
-        return await self._lasting.covered(call, spec=spec)
+        return await self._lasting.covered(call, spec=spec, code=code)
 
     async def standing(self) -> list[Standing]:
         """Every yes that lasts, and still does."""
@@ -282,7 +308,16 @@ class Approvals:
             },
         )
 
-    def _request(self, call: Call, *, spec: str, reason: str, need: int, seconds: float) -> Request:
+    def _request(
+        self,
+        call: Call,
+        *,
+        spec: str,
+        code: str | None,
+        reason: str,
+        need: int,
+        seconds: float,
+    ) -> Request:
         now = self.now()
         return Request(
             handle="ap-" + secrets.token_hex(10),
@@ -297,6 +332,7 @@ class Approvals:
             session=call.session_id and kept(call.session_id),
             working_dir=call.working_dir,
             need=need,
+            code=code,
         )
 
     def _verify_size(self, request: Request) -> None:
@@ -363,9 +399,9 @@ class Approvals:
         by: Caller,
         channel: Channel,
         seen: str | None,
-        state: State,
-    ) -> Request:
-        """Add an answer to a request that is in this state."""
+        states: tuple[State, ...],
+    ) -> tuple[Request, State]:
+        """Add an answer to a request that is in one of these states, and tell in which it was."""
         while True:
             record = await self._found(handle)
             request = read(handle, record, Request)
@@ -373,10 +409,10 @@ class Approvals:
             if (why := self._objection(request, decision, by=by, channel=channel)) is not None:
                 _log.warning("%s may not answer %s of %s", by.id, handle, request.caller.id)
                 raise Denied(why)
-            if (found := request.state(self.now())) != state:
-                already = " already" if state == "waiting" else ": there is no yes to take back"
+            if (found := request.state(self.now())) not in states:
+                already = " already" if "waiting" in states else ": there is no yes to take back"
                 raise Conflict(f"{request.handle} is {found}{already}{_by(request)}.")
-            if seen != request.seen:
+            if decision.approve and seen != request.seen:
                 raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
             if decision.approve:
                 judge_yes(request, decision, by)
@@ -386,13 +422,19 @@ class Approvals:
                 own_no = not decision.approve and principal(by) == principal(request.caller)
                 if after.status != "waiting" and not own_no:  # else it makes room for the next
                     await self._records.put(_OPEN, _mark(request), None)
-                return after
+                return after, found
 
     def _objection(
         self, request: Request, decision: Decision, *, by: Caller, channel: Channel
     ) -> str | None:
         yes = decision.approve
         return objection(request, by, channel=channel, approve=yes, approvers=self._approvers)
+
+    async def _is_denied(self, handle: str) -> bool:
+        """Whether a request was denied, before or after somebody approved it."""
+        record = await self._get(handle)
+        request = None if record is None else self._shelf.readable(handle, record, Request)
+        return request is not None and request.status == "denied"
 
     def _demand_yes(self, request: Request) -> None:
         state = request.state(self.now())

@@ -29,13 +29,18 @@ def exact(arguments: Mapping[str, Any]) -> str:
 
 
 def bound(request: Request) -> list[Any]:
-    """What a yes is bound to."""
+    """What a yes is bound to, the code apart: what asks for it with other code is told so."""
     who = principal(request.caller)
     return [request.tool, request.spec, request.arguments, who, request.working_dir]
 
 
 def fitting(
-    request: Request, call: Call, *, spec: str, admit: Callable[[Any], dict[str, Any]]
+    request: Request,
+    call: Call,
+    *,
+    spec: str,
+    code: str | None,
+    admit: Callable[[Any], dict[str, Any]],
 ) -> dict[str, Any] | None:
     """Refuse a call that is not the one asked for; else the approver's arguments, if those are
     others than the call's.
@@ -49,6 +54,12 @@ def fitting(
         raise Conflict(
             f"{call.tool} has changed since {request.handle} was asked for. Ask anew, without a "
             "grant.",
+            remedy="ask_approval",
+        )
+    if code != request.code:
+        raise Conflict(
+            f"The code of {call.tool} has changed since {request.handle} was asked for. Ask again, "
+            "without a grant.",
             remedy="ask_approval",
         )
     given = exact(call.arguments)

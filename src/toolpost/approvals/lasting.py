@@ -5,9 +5,10 @@ Above: ``desk.py``. Below: ``Records``; of two calls that take the last use, one
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from toolpost.errors import ToolNotFound
 from toolpost.schema import Schema
 from toolpost.wording import short
 
+_log = logging.getLogger("toolpost.approvals")
 _STANDING: Final = "approvals.standing"
 _HANDLE: Final = re.compile(r"st-[0-9a-f]{3,12}")
 
@@ -28,8 +30,16 @@ _HANDLE: Final = re.compile(r"st-[0-9a-f]{3,12}")
 class LastingYes:
     """Those of everybody."""
 
-    def __init__(self, shelf: Shelf, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        now: Callable[[], float],
+        is_denied: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """``is_denied``: whether the request was taken back that a yes was given with."""
         self._shelf, self._records, self._now = shelf, shelf.records, now
+        self._is_denied = is_denied
 
     async def lay_down(self, request: Request, lasting: Lasting, by: Caller) -> Standing:
         now = self._now()
@@ -46,17 +56,26 @@ class LastingYes:
             session=request.session if lasting.session else None,
             where=dict(lasting.where),
             left=lasting.uses,
+            code=request.code,
         )
         key = f"{standing.principal}/{standing.tool}/{standing.handle}"
         value = msgspec.to_builtins(standing)
         await self._records.put(_STANDING, key, value, version=0, ttl=lasting.seconds)
         return standing
 
-    async def covered(self, call: Call, *, spec: str) -> Standing | None:
+    async def covered(self, call: Call, *, spec: str, code: str | None) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
         prefix = f"{principal(call.caller)}/{call.tool}/"
         async for key, record, standing in self._shelf.entries(_STANDING, Standing, prefix):
-            if self._covers(standing, call, spec) and await self._take(key, standing, record):
+            if not self._covers(standing, call, spec):
+                continue
+            if standing.code != code:
+                _log.warning(
+                    "%s no longer covers %s: its code has changed", standing.handle, call.tool
+                )
+            elif await self._is_denied(standing.request):
+                await self._records.put(_STANDING, key, None)  # it was written after the no
+            elif await self._take(key, standing, record):
                 return standing
         return None
 

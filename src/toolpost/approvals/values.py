@@ -93,6 +93,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     edited: str | None = None
     used_by: str | None = None
     """The id of the call that it was used for."""
+    code: str | None = None
+    """The digest of the tool's code, where it is in a file."""
 
     @property
     def decided(self) -> str:
@@ -152,6 +154,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str | None = None
     where: dict[str, Any] = {}
     left: int | None = None
+    code: str | None = None
+    """The digest of the tool's code, where it is in a file."""
 
     def holds(self, now: float) -> bool:
         return self.given - SKEW <= now < self.expires and self.left != 0

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
+from toolpost.characters import visible_json_text
 from toolpost.cli import calls as screen
 from toolpost.cli.callids import may_mean, meant
 from toolpost.cli.completing import tool_names
@@ -280,14 +281,20 @@ def export(
                 raise only_here("audit export")
             written = 0
             with click.open_file(str(output or "-"), "w", encoding="utf-8") as stream:
+                shown = _for_terminal(form) if stream.isatty() else str
                 async for piece in _exported(kept.store, form, wanted):
-                    stream.write(piece)
+                    stream.write(shown(piece))
                     written += 1
             return written
 
     count = _run(asked, work())
     if output is not None:
         err(f"{counted(count, 'line' if form == 'journal' else 'call')} written to {output}")
+
+
+def _for_terminal(form: str) -> Callable[[str], str]:
+    """What makes a piece of an export harmless to print: JSON stays the same JSON."""
+    return safe if form == "csv" else visible_json_text
 
 
 async def _exported(store: Store, form: str, wanted: Wanted) -> AsyncIterator[str]:
@@ -374,12 +381,9 @@ def _print(found: Verified) -> None:
     for text in found.unproven:
         out(safe(f"not proved: {text}"))
     for problem in found.problems:
-        out(
-            safe(
-                f"{problem.fault.upper()}: record {problem.number} of chain "
-                f"{problem.writer or '(unknown)'}: {problem.what}"
-            )
-        )
+        chain = f"record {problem.number} of chain {problem.writer or '(unknown)'}: "
+        of_all = not problem.writer and not problem.number
+        out(safe(f"{problem.fault.upper()}: {'' if of_all else chain}{problem.what}"))
     told = "as they were written" if found.ok else "NOT as written"
     out(f"{counted(found.records, 'record')}: {told}")
 

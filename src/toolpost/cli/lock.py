@@ -46,6 +46,7 @@ _MOST_LINES: Final = 500
 
 _SAYS: Final[dict[What, str]] = {
     "changed": "changed, quarantined",
+    "code": "code changed, quarantined",
     "new": "new, quarantined",
     "taken": "takes a name that was pinned for another source, quarantined",
     "unpinned": "of a source that is not pinned",

@@ -25,7 +25,7 @@ from toolpost.approvals import Approvals, Channel, Decision, Edited, Request, Se
 from toolpost.approvals.terminal import Prompt, local_person
 from toolpost.call import Call, Caller, new_call_id
 from toolpost.clock import SystemClock
-from toolpost.contracts import Check, Clock, Plans, Records, Ring, Road, Surroundings, Walk
+from toolpost.contracts import Check, Clock, HasCode, Plans, Records, Ring, Road, Surroundings, Walk
 from toolpost.digest import digest
 from toolpost.errors import ApprovalDenied, CallError
 from toolpost.ledger.record import AuditRecord, Who
@@ -160,12 +160,14 @@ class Approval:
         """How many requests waited for an answer at the last look."""
         return {"approvals_waiting": ("", {"": self._waiting})}
 
-    async def requested(self, call: Call, spec: str, reason: str) -> Request:
+    async def requested(
+        self, call: Call, spec: str, reason: str, *, code: str | None = None
+    ) -> Request:
         """The request for this call, after everybody who can be reached here was."""
         options = self._options
         need = next((need for fits, need in self._needs if fits(call.spec)), options.need)
         request = await self.approvals.ask(
-            call, spec=spec, reason=reason, need=need, seconds=options.expires
+            call, spec=spec, code=code, reason=reason, need=need, seconds=options.expires
         )
         if request.status != "waiting":
             return request
@@ -273,40 +275,55 @@ class _Asked:
             return await call_next(msgspec.structs.replace(call, ask=call.ask or reason))
         self._refuse_hopeless(call)
         began = monotonic()
-        handle, found = await self._yes(call, reason)
+        code = await self._code(call)
+        handle, found = await self._yes(call, reason, code)
         waited = monotonic() - began
         if isinstance(found, Standing):
             call.note(Approval.name, f"covered by {handle}, given by {found.by}")
             # now, and not only with a result: a call that is cut off has none
             call.about.approved = approved = Approved(handle, (found.by,))
-            result = await call_next(msgspec.structs.replace(call, ask=None))
-            return _told(result, approved, waited)
+            call.about.waited_ms += waited * 1000
+            result = await call_next(msgspec.structs.replace(call, ask=None, code=code))
+            return _told(call, result, approved, waited)
         if isinstance(found, Edited):
             result = await self._road.rewalk(call, arguments=found.arguments, grant=handle)
-            return _told(result, result.metadata.approved, waited)
+            return _told(call, result, result.metadata.approved, waited)
         people = tuple(vote.who for vote in found.votes)
         call.note(Approval.name, f"{handle} approved by {', '.join(people)}")
         call.about.approved = approved = Approved(handle, people)
-        result = await call_next(msgspec.structs.replace(call, ask=None, grant=handle))
-        return _told(result, approved, waited)
+        call.about.waited_ms += waited * 1000
+        approved_call = msgspec.structs.replace(call, ask=None, grant=handle, code=code)
+        result = await call_next(approved_call)
+        return _told(call, result, approved, waited)
 
-    async def _yes(self, call: Call, reason: str) -> tuple[str, Request | Edited | Standing]:
+    async def _code(self, call: Call) -> str | None:
+        """The digest of what would run; read in a thread, for a program may be large."""
+        handle = self._road.bound(call.tool).handle
+        if handle is None or not isinstance(handle, HasCode):
+            return None
+        return await asyncio.to_thread(handle.code, call)
+
+    async def _yes(
+        self, call: Call, reason: str, code: str | None
+    ) -> tuple[str, Request | Edited | Standing]:
         """What it runs under, used up for it, and the handle of that: the grant, or a yes of its
         own, or one that lasts, which may be for so many calls. If there is none, somebody is asked.
         """
         approvals, spec, handle = self._approval.approvals, self._digest, call.grant
         if handle is None:
-            handle = await approvals.own_yes(call, spec=spec)
+            handle = await approvals.own_yes(call, spec=spec, code=code)
         if handle is None:
-            if (standing := await approvals.covered(call, spec=spec)) is not None:
+            if (standing := await approvals.covered(call, spec=spec, code=code)) is not None:
                 return standing.handle, standing
-            handle = (await self._approval.requested(call, spec, reason)).handle
+            handle = (await self._approval.requested(call, spec, reason, code=code)).handle
         try:
-            return handle, await approvals.redeem(handle, call, spec=spec, admit=self._schema.admit)
+            admit = self._schema.admit
+            found = await approvals.redeem(handle, call, spec=spec, code=code, admit=admit)
+            return handle, found
         except ApprovalDenied:  # an equal call was faster; the answer may have been for all of them
             if call.grant is not None or (await approvals.find(handle)).status != "used":
                 raise
-            if (standing := await approvals.covered(call, spec=spec)) is None:
+            if (standing := await approvals.covered(call, spec=spec, code=code)) is None:
                 raise
             return standing.handle, standing
 
@@ -327,10 +344,11 @@ def _unasked(spec: ToolSpec) -> Callable[[Call], Call | None]:
     return look
 
 
-def _told(result: Result, approved: Approved | None, waited: float) -> Result:
+def _told(call: Call, result: Result, approved: Approved | None, waited: float) -> Result:
     """The result, which says who let the call run and how long that took."""
     result.metadata.approved = approved
-    result.metadata.waited_ms += waited * 1000
+    if result.metadata is not call.about:  # of another run; the call's own says it already
+        result.metadata.waited_ms += waited * 1000
     return result
 
 

@@ -39,7 +39,6 @@ _SPACE: Final = "once"
 _SLACK: Final = 60.0
 """Seconds that a run may take beyond its tries, in queues and back-offs, before another host
 that cannot see the process calls its outcome unknown."""
-_TRIES: Final = 3
 _COME_BACK: Final = 1.0
 _SECRETS: Final = Rules(personal=False)
 _RUNNING: Final[set[str]] = set()
@@ -197,7 +196,7 @@ class Once:
 
     def _latest(self, call: Call) -> float:
         """When it will have ended, for those who cannot see this process."""
-        most = _TRIES * call.spec.time_limit
+        most = call.spec.total_limit
         if call.deadline is not None:
             most = min(most, max(0.0, call.deadline - monotonic()))
         return self._clock.time() + most + _SLACK

@@ -24,6 +24,7 @@ from toolpost.breaker import Breaker, Budget, State
 from toolpost.call import Call
 from toolpost.clock import SystemClock
 from toolpost.contracts import Around, Behind, Clock, Ring, Road, Surroundings, Walk
+from toolpost.deadline import timeout_message
 from toolpost.errors import ConfigError, Outcome, Unavailable
 from toolpost.failure import failure
 from toolpost.options import Options, options_from
@@ -241,10 +242,11 @@ class _Care:
 
     async def after_failure(self, call: Call, call_next: Walk, result: Result) -> Result:
         """The first attempt has failed."""
-        attempts = 1
+        attempts, began = 1, self._began(call)
+        ends = began + self._spec.total_limit
         while result.error is not None:
             self._learn(call, result.error)
-            pause = self._pause(call, result.error, attempts)
+            pause = self._pause(call, result.error, attempts, ends)
             if pause is None:
                 break
             await self._retry.sleep(pause)
@@ -253,12 +255,25 @@ class _Care:
                 break
             attempts += 1
             call.note(Retry.name, f"attempt {attempts} after {pause:.2f}s")
-            result = await call_next(call)
+            until = ends if call.deadline is None else min(ends, call.deadline)
+            result = await call_next(msgspec.structs.replace(call, deadline=until))
             result.metadata.attempts = attempts
         if result.error is None:
             self.breaker.succeeded()
             return result
-        return await self._handed_over(call, result, result.error)
+        error: Failure = result.error
+        if attempts > 1:
+            error = _naming_attempts(error, attempts, self._retry.clock.monotonic() - began)
+            result = msgspec.structs.replace(result, error=error)
+        return await self._handed_over(call, result, error)
+
+    def _began(self, call: Call) -> float:
+        """About when the first attempt began: what the call has waited for before is not its time.
+        To look at the clock before every call would cost those that do not fail.
+        """
+        now = self._retry.clock.monotonic()
+        used = now - call.started - call.about.waited_ms / 1000
+        return now - min(max(used, 0.0), self._spec.time_limit)
 
     async def when_open(self, call: Call, call_next: Walk) -> Result:
         """It is left alone, unless this is the call that tries whether it works again."""
@@ -305,8 +320,10 @@ class _Care:
             self._retry.clock.monotonic() + pause >= call.deadline
         )
 
-    def _pause(self, call: Call, error: Failure, attempts: int) -> float | None:
-        """Seconds until the next attempt; None: there is none."""
+    def _pause(self, call: Call, error: Failure, attempts: int, ends: float) -> float | None:
+        """Seconds until the next attempt; None: there is none. ``ends`` is the moment at which all
+        attempts together have used up their time.
+        """
         if attempts >= self._attempts or not self._may_repeat(call, error):
             return None
         options, cooldown = self._retry.settings, max(0.0, error.retry_after or 0.0)
@@ -316,10 +333,20 @@ class _Care:
             return None
         if not self.breaker.closed:
             return None
+        left = ends - self._retry.clock.monotonic() - pause
+        if left <= 0 or (_ran_out(error) and not self._has_room(left)):
+            call.note(Retry.name, "no time is left for another attempt")
+            return None
         if not self._retry.budget.spend(self._retry.clock.monotonic()):
             call.note(Retry.name, "the budget for repeats is used up")
             return None
         return pause
+
+    def _has_room(self, left: float) -> bool:
+        """Whether an attempt that ran out of time may be repeated: in less time it would again, and
+        a tool that hangs should not take longer than its timeout unless its spec says so.
+        """
+        return self._spec.total_timeout is not None and left >= self._spec.time_limit
 
     def _may_repeat(self, call: Call, error: Failure) -> bool:
         if not error.retryable or error.code in _NEVER_AGAIN:
@@ -358,6 +385,22 @@ class _Care:
         if spec.tier > self._spec.tier:
             return f"that is of a higher tier ({spec.tier}, not {self._spec.tier})"
         return None
+
+
+def _ran_out(error: Failure) -> bool:
+    """Whether the tool was stopped at its limit; one that says itself that it timed out was not."""
+    return error.code == "TIMEOUT" and "seconds" in (error.details or {})
+
+
+def _naming_attempts(error: Failure, attempts: int, total: float) -> Failure:
+    """The last failure, which says how often and how long it was tried."""
+    seconds = (error.details or {}).get("seconds", 0.0)
+    if _ran_out(error) and error.message == timeout_message(seconds):
+        message = timeout_message(seconds, attempts, total)
+    else:
+        message = f"{error.message} Tried {attempts} times, {total:.1f}s in all."
+    told: Failure = msgspec.structs.replace(error, message=message)
+    return told
 
 
 def handed_over(call: Call) -> bool:

@@ -239,6 +239,8 @@ def _limitations(spec: ToolSpec) -> Iterator[str]:
     yield f"Tier {spec.tier} ({TIERS[spec.tier].lower()}): {_RISKS[spec.tier]}"
     yield f"Effects: {_code(spec.effects)}. {_EFFECTS[spec.effects]}"
     yield f"It is stopped after {spec.time_limit:g} s."
+    if spec.total_timeout is not None:
+        yield f"All attempts of a call together take {spec.total_timeout:g} s at most."
     if spec.requires_approval:
         yield "A person is asked before every call."
     if spec.permissions.roles:

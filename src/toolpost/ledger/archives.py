@@ -21,7 +21,7 @@ from toolpost.ledger.block import decode, link
 from toolpost.ledger.copying import lines_in
 from toolpost.ledger.opening import KEY, lines_of
 from toolpost.ledger.verify import Head, Problem, Proof, Verified, verify
-from toolpost.seal import Verifier, verifiers
+from toolpost.seal import KEY_SUFFIX, Verifier, verifiers
 
 ARCHIVE: Final = "archive"
 _NAME: Final = re.compile(r"([0-9a-f]{12})-([0-9]{9,})-([0-9]{9,})\.jsonl")
@@ -41,8 +41,25 @@ async def verify_everything(
         # the anchors first: what is written meanwhile is beyond them, and not missing
         known = anchors(folder)
         found = await _held_against(known, keys, journal, folder, earlier)
+        if (known or found.records) and (problem := _key_gone(folder)) is not None:
+            return msgspec.structs.replace(found, problems=(problem, *found.problems))
         if found.ok or _bases(known, keys) == _bases(anchors(folder), keys):
             return found  # else retention has dropped something under our eyes
+
+
+def _key_gone(folder: Path) -> Problem | None:
+    """Whoever writes the audit makes a new key where there is none: that the old one is gone is
+    seen here, or not at all.
+    """
+    file = folder / f"{KEY}{KEY_SUFFIX}"
+    if file.exists():
+        return None
+    what = (
+        f"the key that signs the audit is gone: {file}. What was written before is proved as far "
+        "as is said here; what is written from now on will be signed by a new key. Restore it from "
+        "a copy, or find out who removed it"
+    )
+    return Problem("", 0, "missing", what)
 
 
 def _trusted(known: Mapping[str, Anchor | None], keys: Mapping[str, Verifier]) -> dict[str, Anchor]:

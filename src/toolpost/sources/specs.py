@@ -42,12 +42,15 @@ def gathered(documents: Iterable[Document]) -> Iterator[tuple[Document, list[Too
 
 def spec_at(document: Document, place: Place, item: Any) -> ToolSpec:
     """The spec that stands at a place, or a ``SourceError`` that names the line."""
+
+    def where(at: Place) -> str:
+        return document.where((*place, *_as_written(at, item)))
+
     try:
-        spec = verified(spec_from(own_spelling(item)))
+        spec = verified(spec_from(own_spelling(item)), where=where)
         verify_binding(spec)
     except InvalidSpec as fault:
-        where = document.where((*place, *_as_written(fault.at, item)))
-        raise SourceError(f"{where}: {fault.message}") from None
+        raise SourceError(f"{where(fault.at)}: {fault.message}") from None
     return spec
 
 

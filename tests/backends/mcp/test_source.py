@@ -296,3 +296,34 @@ def _calls(runtime: Runtime, name: str) -> bool:
 def _described(runtime: Runtime, name: str) -> str:
     spec = runtime.registry.get(name)
     return "" if spec is None else spec.description
+
+
+async def test_a_newcomer_with_a_look_alike_name_renames_nobody_while_it_runs_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    names, program = tmp_path / "names.json", tmp_path / "server.py"
+    listed = 'json.loads(Path(__file__).with_name("names.json").read_text())'
+    plain = Path(servers.PLAIN).read_text()
+    program.write_text(plain.replace("for name in NAMES]", f"for name in {listed}]"))
+    about = servers.plain() | {"command": [servers.PYTHON, str(program)], "read": [str(tmp_path)]}
+
+    def own(runtime: Runtime) -> dict[str, str]:
+        offered = {offer.spec.binding["tool"]: offer.spec.name for offer in runtime.offers}
+        return {tool: name for tool, name in offered.items() if tool.casefold() == "readfile"}
+
+    names.write_text(json.dumps(["readFile"]))
+    async with serving({"plain": about}, tmp_path, watch=False) as runtime:
+        assert own(runtime) == {"readFile": "plain.readFile"}
+        write_lock(runtime.pins.file, pin(runtime.sources, runtime.offers))
+        names.write_text(json.dumps(["READFILE", "readFile", "readfile"]))
+        await runtime.reload()
+        found = own(runtime)
+        assert found.pop("readFile") == "plain.readFile"
+        assert {name.rpartition("_")[0] for name in found.values()} == {
+            "plain.READFILE",
+            "plain.readfile",
+        }
+    async with serving({"plain": about}, tmp_path, watch=False) as runtime:
+        assert own(runtime)["readFile"] == "plain.readFile"
+        assert (await runtime.execute("plain.readFile", {})).success
+        assert len(runtime.quarantined) == 2, "what is new under a pinned source"

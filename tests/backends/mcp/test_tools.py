@@ -105,3 +105,36 @@ def test_the_config_says_what_tools_of_a_server_may_take() -> None:
         [("s", options, listing_of([{"name": "x", "inputSchema": ANY}], left_out={}))]
     ).specs
     assert (spec.name, spec.timeout, spec.limits.output) == ("x", 60.0, 1000)
+
+
+def named(*tools: str, known: dict[tuple[str, str], str] | None = None) -> dict[str, str]:
+    """The names that the tools of a server get here."""
+    some = [{"name": tool, "inputSchema": ANY} for tool in tools]
+    offered = specs_of([("s", OPTIONS, listing_of(some, left_out={}))], known)
+    Registry(offered.specs)
+    return {spec.binding["tool"]: spec.name for spec in offered.specs}
+
+
+def test_a_tool_that_is_known_keeps_its_name_whatever_comes_beside_it() -> None:
+    known = {("s", "readFile"): "s.readFile"}
+    names = named("readFile", "readfile", "READ-FILE", known=known)
+    assert names["readFile"] == "s.readFile"
+    assert names["readfile"].startswith("s.readfile_")
+
+
+def test_a_name_is_kept_for_a_tool_that_is_away() -> None:
+    assert named("read-file", known={("s", "read_file"): "s.read_file"})["read-file"].startswith(
+        "s.read-file_"
+    )
+
+
+def test_of_two_that_are_new_the_plain_name_is_the_one_in_small_letters_and_underscores() -> None:
+    names = named("Read-File", "read_file")
+    assert names["read_file"] == "s.read_file"
+    assert names["Read-File"].startswith("s.Read-File_")
+
+
+def test_a_name_of_another_prefix_is_not_kept() -> None:
+    assert named("read_file", known={("s", "read_file"): "old.read_file"}) == {
+        "read_file": "s.read_file"
+    }

@@ -24,6 +24,7 @@ from toolpost.spec import ToolSpec
 from toolpost.wording import short
 
 _log = logging.getLogger("toolpost.mcp")
+_MOST_KNOWN: Final = 10_000
 _SETTLE: Final = 0.2
 """Seconds in which several changes are one."""
 
@@ -48,6 +49,7 @@ class McpSource:
         self._good: dict[str, Listing] = {}
         self._down: dict[str, str] = {}
         self._wake = asyncio.Event()
+        self._known: dict[tuple[str, str], str] = {}
         self.left_out: Mapping[tuple[str, str], str] = {}
 
     @classmethod
@@ -56,6 +58,13 @@ class McpSource:
 
     def draw(self, backend: Callable[[str], Backend]) -> None:
         self._backend = backend
+
+    def keep_names(self, pinned: Mapping[str, Mapping[str, Any]]) -> None:
+        """The names that the lock file has for tools, with their bindings: they stay theirs."""
+        for name, binding in pinned.items():
+            server, tool = binding.get("server"), binding.get("tool")
+            if isinstance(server, str) and isinstance(tool, str):
+                self._known[server, tool] = name
 
     @property
     def problem(self) -> str | None:
@@ -77,7 +86,11 @@ class McpSource:
                 tasks.create_task(listed(server))
         self._refuse_required(servers)
         known = [(s.name, s.options, self._good[s.name]) for s in servers if s.name in self._good]
-        offered = await asyncio.to_thread(specs_of, known)
+        offered = await asyncio.to_thread(specs_of, known, dict(self._known))
+        named = {(s.binding["server"], s.binding["tool"]): s.name for s in offered.specs}
+        if len(self._known) > _MOST_KNOWN:  # a server that goes on making names up
+            self._known = {}
+        self._known |= named
         for (server_name, tool), why in offered.left_out.items():
             if self.left_out.get((server_name, tool)) != why:
                 _log.warning("the tool %s of %s is left out: %s", short(tool), server_name, why)

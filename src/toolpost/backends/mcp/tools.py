@@ -65,15 +65,29 @@ def listing_of(definitions: Iterable[Mapping[str, Any]], *, left_out: Mapping[st
     return Listing(kept, pins, out)
 
 
-def specs_of(servers: Iterable[tuple[str, ServerOptions, Listing]]) -> Offered:
-    """The specs of several servers' tools, in a fixed order; no two have names that look alike."""
+Names = Mapping[tuple[str, str], str]
+"""(server, tool) → the name that the tool has here."""
+
+
+def specs_of(
+    servers: Iterable[tuple[str, ServerOptions, Listing]], known: Names | None = None
+) -> Offered:
+    """The specs of several servers' tools, in a fixed order; no two have names that look alike.
+
+    A tool that is ``known`` keeps its name, and nobody else gets one that looks like it. Of those
+    that are new, a tool whose name is in small letters and underscores goes first.
+    """
+    known = known or {}
     specs: list[ToolSpec] = []
-    taken: set[str] = set()
+    taken = {folded(name) for name in known.values()}
     left_out: dict[tuple[str, str], str] = {}
     for server, options, listing in servers:
         left_out |= {(server, tool): why for tool, why in listing.left_out.items()}
-        for tool in sorted(listing.definitions):
-            name = _unique(server, options, tool, taken)
+        for tool in sorted(listing.definitions, key=lambda tool: (folded(tool) != tool, tool)):
+            own = _names(server, options, tool)
+            name = known.get((server, tool), "")
+            if name not in own:  # it is new, or the prefix of its server has changed
+                name = own[0] if own[0] and folded(own[0]) not in taken else own[1]
             try:
                 spec = _spec(name, server, options, listing, tool)
                 specs.append(verified(spec))
@@ -122,11 +136,13 @@ def _clean(schema: Any) -> Any:
     return [_clean(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _unique(server: str, options: ServerOptions, tool: str, taken: set[str]) -> str:
+def _names(server: str, options: ServerOptions, tool: str) -> tuple[str, str]:
+    """The two names that a tool may have: its own, empty if that is too long, and one with a mark
+    that no other tool has.
+    """
     prefix = server if options.prefix is None else options.prefix
     legal = _ILLEGAL.sub("_", f"{prefix}.{tool}" if prefix else tool)
     legal = f"_{legal}" if legal[:1] in ("", ".", "-") else legal
-    if len(legal) <= _LONGEST and folded(legal) not in taken:
-        return legal
     mark = digest([server, tool]).removeprefix("sha256:")[:_MARK]
-    return f"{legal[: _LONGEST - _MARK - 1]}_{mark}"
+    marked = f"{legal[: _LONGEST - _MARK - 1]}_{mark}"
+    return legal if len(legal) <= _LONGEST else "", marked

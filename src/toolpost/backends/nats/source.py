@@ -128,6 +128,7 @@ def spec_of(name: str, offered: Offered, *, tier: int = 0) -> ToolSpec:
         description=stripped(given.description),
         tier=max(given.tier, tier),
         timeout=given.time_limit + GRACE,
+        total_timeout=None if given.total_timeout is None else given.total_timeout + GRACE,
         limits=Limits(concurrency=_MOST, queue=_MOST, output=given.limits.output),
         binding={"tool": name, "digest": offered.digest},
     )

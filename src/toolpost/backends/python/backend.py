@@ -27,10 +27,17 @@ from toolpost.backends.python.binding import (
 from toolpost.backends.python.calling import Function, function_from, function_of
 from toolpost.backends.python.here import Run, inline, threaded
 from toolpost.backends.python.life import Life
+from toolpost.backends.python.module_file import (
+    LoadedCode,
+    file_of,
+    located,
+    ships_with_toolpost,
+)
 from toolpost.backends.python.pool import Target, WorkerPool
 from toolpost.backends.python.threads import Threads
 from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
+from toolpost.digest import file_digest
 from toolpost.environ import for_child
 from toolpost.errors import CallError, InvalidArguments, InvalidSpec
 from toolpost.options import Options, options_from
@@ -60,7 +67,7 @@ class PythonOptions(Options, frozen=True):
 class PythonHandle:
     """One Python tool, ready: ``about`` says where it runs."""
 
-    __slots__ = ("_check", "_isolation", "_life", "_sandbox", "run")
+    __slots__ = ("_check", "_code", "_isolation", "_life", "_sandbox", "run")
 
     def __init__(
         self,
@@ -68,10 +75,12 @@ class PythonHandle:
         isolation: Isolation,
         life: Life | None = None,
         *,
+        code: Callable[[], str | None],
         check: Check | None = None,
         sandbox: SharedSandbox | None = None,
     ) -> None:
         self.run = run
+        self._code = code
         self._life = life
         self._check = check
         self._isolation, self._sandbox = isolation, sandbox
@@ -81,6 +90,9 @@ class PythonHandle:
         inside = {} if self._sandbox is None else self._sandbox.about
         own = {} if self._life is None else self._life.about
         return {"isolation": self._isolation, **inside, **own}
+
+    def code(self, call: Call) -> str | None:
+        return self._code()
 
     def plan(self, call: Call) -> Mapping[str, Any]:
         if self._life is not None:
@@ -123,7 +135,9 @@ class PythonBackend:
         isolation = spec.isolation or _default(spec, function, stateful=life is not None)
         if isolation in ("inline", "thread"):
             run = inline(function) if isolation == "inline" else threaded(function, self.threads)
-            return PythonHandle(run if life is None else life.around(run), isolation, life)
+            loaded = LoadedCode(_defined(target))
+            run = run if life is None else life.around(run)
+            return PythonHandle(run, isolation, life, code=loaded.digest)
         if life is not None:
             raise InvalidSpec(
                 f"{spec.name!r} is an object with a state, which cannot go to another process: "
@@ -137,6 +151,16 @@ class PythonBackend:
         if not spec.binding:
             raise InvalidSpec(_NOT_IMPORTABLE.format(spec.name, isolation))
         return self._bind_worker(spec, isolation, function)
+
+    def code_of(self, spec: ToolSpec, target: object | None) -> str | None:
+        """The digest of the file with a tool's code; none for a built-in one, which changes with
+        the version of toolpost.
+        """
+        if target is None or isinstance(target, Declared):
+            file = _source_file(binding_of(spec), () if target is None else (target.folder,))
+        else:
+            file = file_of(_defined(target))
+        return None if file is None or ships_with_toolpost(file) else file_digest(file)
 
     def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
         return {"stranded_threads": ("", {"": self.threads.stranded})}
@@ -155,7 +179,7 @@ class PythonBackend:
         found = _found(spec, binding_of(spec), path)
         function = function_from(found, self._services)
         run = inline(function) if isolation == "inline" else threaded(function, self.threads)
-        return PythonHandle(run, isolation)
+        return PythonHandle(run, isolation, code=LoadedCode(function.function).digest)
 
     def _bind_worker(
         self,
@@ -186,19 +210,26 @@ class PythonBackend:
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
             context = None if simple else partial(_context, call)
+            target = where
+            if call.code is not None:  # it was approved: the worker verifies what it loads
+                target = msgspec.structs.replace(where, code=call.code)
             try:
-                return await pool.run(where, arguments, context=context, on_event=_hear(call))
+                return await pool.run(target, arguments, context=context, on_event=_hear(call))
             except Exception:
                 if unset:
                     call.warn(unset)
                 raise
+
+        def code() -> str | None:
+            file = _source_file(binding, path) if function is None else file_of(function.function)
+            return None if file is None else file_digest(file)
 
         async def check() -> Health:
             health = await _loadable(pool, where)
             return Health(False, unset) if health.healthy and unset else health
 
         sandbox = self._sandbox if inside else None
-        return PythonHandle(run, isolation, check=check, sandbox=sandbox)
+        return PythonHandle(run, isolation, code=code, check=check, sandbox=sandbox)
 
     def _pool(
         self,
@@ -275,6 +306,17 @@ _NOT_IMPORTABLE = (
     "{!r} asks for isolation: {}, and another process cannot import it: move the function to the "
     "top level of a module, or set isolation='thread' (which cannot be killed)"
 )
+
+
+def _defined(target: Any) -> Any:
+    """What the code of a live tool is in: its function, or the method of its class."""
+    if hasattr(target, "function"):
+        return target.function
+    return target.run
+
+
+def _source_file(binding: Binding, path: tuple[str, ...]) -> str | None:
+    return binding.main or located(binding.module, (*path, *sys.path))
 
 
 def _default(spec: ToolSpec, function: Function, *, stateful: bool) -> Isolation:

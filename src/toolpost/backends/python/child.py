@@ -90,6 +90,52 @@ class Wire:
                 sent += os.write(self.fd, memoryview(frame)[sent:])
 
 
+class CodeChanged(Exception):
+    """A module is not the one that was approved; ``stale``: it was loaded before."""
+
+    stale = False
+
+
+class VerifyingLoader(SourceFileLoader):
+    """Runs a module if its file has the digest that it must have: of the bytes that are compiled,
+    not of a file that may change meanwhile, and not of what was compiled before.
+    """
+
+    code = ""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        data = self.get_data(self.path)
+        if digest_of(data) != self.code:
+            raise CodeChanged(self.path)
+        return self.source_to_code(data, self.path)
+
+
+class VerifyingFinder:
+    """Has one module loaded by ``VerifyingLoader``, whoever imports it first."""
+
+    def __init__(self, name: str, code: str) -> None:
+        self.name, self.code = name, code
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if find is None else find(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        if isinstance(spec.loader, SourceFileLoader):
+            loader = spec.loader = VerifyingLoader(spec.loader.name, spec.loader.path)
+            loader.code = self.code
+        else:  # compiled code: it is mapped into memory by the system, right after this
+            with open(spec.origin, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+                if digest_of(file.read()) != self.code:
+                    raise CodeChanged(spec.origin)
+        return spec
+
+
 class Importer:
     """Finds functions by reference, each with the search path it was declared with.
 
@@ -103,6 +149,8 @@ class Importer:
         self.path: list[str] = []
         self.shelf: dict[tuple[str, ...], dict[str, types.ModuleType]] = {}
         self.main: dict[str, types.ModuleType] = {}
+        self.verified: dict[int, tuple[Any, str]] = {}
+        """Modules that were loaded from a file with a known digest, by their id."""
 
     def use(self, path: list[str]) -> None:
         own = [folder + "/" for folder in self.path if folder not in self.base]
@@ -118,27 +166,55 @@ class Importer:
 
     def find(self, target: dict[str, Any]) -> Any:
         found: Any
+        code = target.get("code")
         if target["main_path"] is not None:
-            found = self.run_main(target["main_path"])
-        else:
+            found = self.run_main(target["main_path"], code)
+        elif code is None:
             found = import_module(target["module"])
+        else:
+            found = self.import_verified(target["module"], code)
         for name in target["qualname"].split("."):
             found = getattr(found, name)
         return found
 
-    def run_main(self, path: str) -> types.ModuleType:
+    def import_verified(self, name: str, code: str) -> Any:
+        """A module whose file has this digest, or ``CodeChanged``."""
+        if name not in sys.modules:
+            finder: Any = VerifyingFinder(name, code)
+            sys.meta_path.insert(0, finder)
+            try:
+                module = import_module(name)
+            finally:
+                sys.meta_path.remove(finder)
+            self.verified[id(module)] = module, code
+        return self.demand_verified(sys.modules[name], code)
+
+    def demand_verified(self, module: Any, code: str) -> Any:
+        if self.verified.get(id(module)) != (module, code):
+            error = CodeChanged(module.__name__)
+            error.stale = True
+            raise error
+        return module
+
+    def run_main(self, path: str, digest: str | None) -> types.ModuleType:
         """Load the parent's script under another name, so that its main block does not run."""
         if path not in self.main:
             module = types.ModuleType("__mp_main__")
             module.__file__ = path
-            code = SourceFileLoader("__mp_main__", path).get_code("__mp_main__")
+            loader = SourceFileLoader("__mp_main__", path)
+            if digest is not None:
+                loader = VerifyingLoader("__mp_main__", path)
+                loader.code = digest
+                self.verified[id(module)] = module, digest
+            code = loader.get_code("__mp_main__")
             assert code is not None
             sys.modules["__main__"] = sys.modules["__mp_main__"] = module
             module.__dict__["__toolpost_loading__"] = True
             exec(code, module.__dict__)  # noqa: S102 - the parent's own script
             del module.__dict__["__toolpost_loading__"]
             self.main[path] = module
-        return self.main[path]
+        module = self.main[path]
+        return module if digest is None else self.demand_verified(module, digest)
 
 
 class Server:
@@ -317,6 +393,8 @@ class Server:
             "bases": [base.__name__ for base in type(error).__mro__][:20],
             "traceback": text,
         }
+        if isinstance(error, CodeChanged):
+            described |= {"kind": "code", "stale": error.stale}
         errors = sys.modules.get("toolpost.errors")
         if errors is not None and isinstance(error, errors.SetupError):
             described["setup"] = text_of(error)
@@ -358,6 +436,12 @@ class Server:
 def _raw(environment: Any) -> dict[Any, Any]:
     """The variables as they are kept: to decode each of them would take longer than a call."""
     return getattr(environment, "_data", environment)  # type: ignore[no-any-return]
+
+
+def digest_of(data: bytes) -> str:
+    import hashlib  # only approved calls need it
+
+    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def has_children() -> bool:

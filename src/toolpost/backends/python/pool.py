@@ -36,7 +36,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from toolpost.backends.python.starting import Plain, Starter
-from toolpost.backends.python.worker import OnEvent, Plan, Target, Worker, log, start_worker
+from toolpost.backends.python.worker import (
+    OnEvent,
+    Plan,
+    StaleWorker,
+    Target,
+    Worker,
+    log,
+    start_worker,
+)
 from toolpost.deadline import not_begun
 from toolpost.errors import CallError, MissingPart, SetupError, Unavailable
 from toolpost.process import unhurried
@@ -135,7 +143,11 @@ class WorkerPool:
                     return worker
                 loading = worker.begin(key, target, None, None, None)
                 if loading is not None:
-                    await self._load(worker, loading)
+                    try:
+                        await self._load(worker, loading)
+                    except StaleWorker:  # it is being replaced
+                        worker = None
+                        continue
                     return worker
                 self._release(worker)
                 worker = None

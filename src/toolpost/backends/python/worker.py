@@ -25,6 +25,7 @@ from toolpost.backends.python.starting import Starter
 from toolpost.errors import (
     BY_CODE,
     CallError,
+    Conflict,
     InternalError,
     InvalidArguments,
     InvalidOutput,
@@ -65,7 +66,8 @@ class Target(msgspec.Struct, frozen=True):
     ``main_path`` is the script a function of ``__main__`` stands in (a ``python -m`` program is
     better named by its module). ``described``: the function's own signature says how arguments and
     output are converted and what is injected; ``mapping``: it takes its arguments as one mapping.
-    ``spec`` is the tool's, as JSON, for a function that asks for its call.
+    ``spec`` is the tool's, as JSON, for a function that asks for its call. ``code`` is the digest
+    that the module's file must have when it is loaded; ``None``: any.
     """
 
     module: str
@@ -75,6 +77,22 @@ class Target(msgspec.Struct, frozen=True):
     described: bool = False
     mapping: bool = False
     spec: str | None = None
+    code: str | None = None
+
+
+class StaleWorker(Conflict):
+    """The worker has loaded the module before, from a file that nobody verified or that was another
+    one: a fresh worker can load it. Never leaves the pool.
+    """
+
+
+def code_changed() -> Conflict:
+    return Conflict(
+        "The code of this tool has changed since the call was approved, and was not run. Ask "
+        "again, without a grant.",
+        remedy="ask_approval",
+        effects="none",
+    )
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -106,7 +124,7 @@ class Worker:
         self._doom: CallError | None = None
         self._event_bytes = self._log_events = self._log_bytes = 0
         self.child = child
-        self.calls = 0
+        self.calls = self.loads = 0
         self.busy = False
         """True from the sending of a call to its answer."""
         self.worn = False
@@ -149,7 +167,10 @@ class Worker:
         self._target = target
         self._on_event = on_event
         self._event_bytes = self._log_events = self._log_bytes = 0
-        self.calls += arguments is not None
+        if arguments is None:
+            self.loads += 1
+        else:
+            self.calls += 1
         self.busy = True
         self._answer = answer = self._loop.create_future()
         return answer
@@ -281,6 +302,11 @@ class Worker:
 
     def _failed(self, described: Any, target: Target) -> CallError:
         """What the far side says that it could not start may be a process too many."""
+        if type(described) is dict and described.get("kind") == "code":
+            if described.get("stale") is True and self.loads > 1:
+                self.worn = True  # it has loaded other code before: another one can load this
+                return StaleWorker("The worker has loaded other code.")
+            return code_changed()
         suspected = type(described) is dict and described.get("bound") == "processes"
         if suspected and self._plan.starter.ran_into("processes", self.child) is not False:
             return ResourceLimit(

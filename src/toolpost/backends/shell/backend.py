@@ -21,10 +21,11 @@ from toolpost.backends.shell.binding import Command, command_of
 from toolpost.backends.shell.ending import output_of
 from toolpost.backends.shell.filling import argv_from, text_from
 from toolpost.backends.shell.grants import Folders, Variables
+from toolpost.backends.shell.script import files_digest, is_script, script_of
 from toolpost.backends.shell.starting import Confined, Plain, Start, Starter, not_started
 from toolpost.call import Call
 from toolpost.contracts import Declared, Health, Services
-from toolpost.errors import ConfigError, InvalidSpec, MissingPart
+from toolpost.errors import ConfigError, Conflict, InvalidSpec, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox
 from toolpost.sandbox.hearing import Heard, Stream
@@ -90,6 +91,21 @@ class ShellBackend:
             else Confined(spec, program, folders=folders, shared=self._sandbox),
         )
 
+    def code_of(self, spec: ToolSpec, target: object | None) -> str | None:
+        """The digest of the script that a tool runs, if the spec names one by its path. A program
+        of the system is another one on every machine.
+        """
+        command = command_of(spec)
+        base = target.folder if isinstance(target, Declared) else None
+        options = self._options
+        folders = Folders(command, base=base, read=options.read, write=options.write)
+        program = command.program
+        if "/" in program and not program.startswith("/") and base is not None:
+            program = os.path.normpath(Path(base, program))
+        own = program if is_script(program) else None
+        script = script_of(command.template, folders.default)
+        return files_digest(*(file for file in (own, script) if file is not None))
+
     async def close(self) -> None:
         await self._own.close()
 
@@ -139,9 +155,23 @@ class ShellHandle:
     def about(self) -> Mapping[str, Any]:
         return {"isolation": self._isolation, "program": self._program, **self._starter.about}
 
+    def code(self, call: Call) -> str | None:
+        """Of the program's file and, where that is an interpreter, of the script it is given."""
+        return self._code_in(self._folders.working_dir(call))
+
+    def _code_in(self, place: str | None) -> str | None:
+        return files_digest(self._program, script_of(self._command.template, place))
+
     async def run(self, call: Call) -> Any:
         argv, stdin = self._argv(call), self._stdin(call)
         place, environment = self._folders.working_dir(call), self._variables()
+        if call.code is not None and self._code_in(place) != call.code:
+            raise Conflict(
+                f"The code of {call.tool} has changed since the call was approved, and was not "
+                "run. Ask again, without a grant.",
+                remedy="ask_approval",
+                effects="none",
+            )
         with _readable(stdin) as fd, _telling(call) as tell:
             heard = Heard(most=call.spec.limits.output, tell=tell)
             wanted = Start(
@@ -160,6 +190,8 @@ class ShellHandle:
                     raise self._folders.closed(place, exc) from exc
                 raise not_started(exc, self._program) from exc
             ending = await self._starter.ended(child, ending)
+            if call.code is not None and self._code_in(place) != call.code:
+                call.warn(f"The code of {call.tool} was changed while it ran.")
             return output_of(self._command, heard, ending, call=call)
 
     def plan(self, call: Call) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ class Folders:
 
     def working_dir(self, call: Call) -> str | None:
         """As the spec says, else as the caller does, else the first folder it may write to."""
-        default = self.write[0] if self.write else None
+        default = self._first
         if self._wanted is None:
             return self._callers(call) or default
         asked = text_from(self._wanted, call.arguments)
@@ -45,6 +45,16 @@ class Folders:
             name = next((hole.name for hole in self._wanted.holes), "working_dir")
             raise refused(name, "must be a folder inside one that this tool may use")
         return found
+
+    @property
+    def default(self) -> str | None:
+        """Where a call works that says nothing of it."""
+        fixed = None if self._wanted is None else self._wanted.literal
+        return self._first if fixed is None else self._absolute(fixed)[0]
+
+    @property
+    def _first(self) -> str | None:
+        return self.write[0] if self.write else None
 
     def _callers(self, call: Call) -> str | None:
         """The caller's own, which is where he happens to be: it opens no door."""

@@ -254,7 +254,7 @@ def _unhurried(entry: Entry) -> Entry:
     """Where a context says how long a call may take, 120 seconds are no limit, unless the tool
     itself has said so.
     """
-    said = entry.spec.timeout
-    if said != 120:
+    spec = entry.spec
+    if spec.timeout != 120 or spec.total_timeout is not None:
         return entry
     return entry._replace(spec=msgspec.structs.replace(entry.spec, timeout=LONGEST))

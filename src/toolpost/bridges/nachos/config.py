@@ -155,7 +155,9 @@ def limited(spec: ToolSpec, config: ToolConfig | None) -> ToolSpec:
         return spec
     asked, plain = config.limits, spec.to_dict()
     if asked.timeout is not None:
-        plain["timeout"] = min(asked.timeout / 1000, spec.timeout or float("inf"))
+        most = min(asked.timeout / 1000, spec.total_timeout or float("inf"))
+        plain["timeout"] = min(most, spec.timeout or float("inf"))
+        plain["total_timeout"] = most  # of a call, however often it is tried
     limits = plain.setdefault("limits", {})
     if asked.max_memory is not None:
         wanted = spec_from({**plain, "limits": {"memory": asked.max_memory}}).limits.memory

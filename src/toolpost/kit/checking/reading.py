@@ -22,7 +22,8 @@ from toolpost.kit.checking.subject import (
     subject_of_definition,
 )
 from toolpost.kit.modules import entries_in, imported
-from toolpost.sources.specs import spec_at
+from toolpost.sources.specs import own_spelling, spec_at
+from toolpost.spec import spec_from
 from toolpost.wording import short
 
 SUFFIXES: Final = (".py", ".yaml", ".yml", ".json", ".toml")
@@ -67,4 +68,5 @@ def _of_spec(
     keys = {*written, *(inner if isinstance(inner, Mapping) else ())}
     said = frozenset(_NAMED[key] for key in keys if key in _NAMED)
     made = subject_of(Declared(spec, folder), origin=origin)
-    return msgspec.structs.replace(made, said=said)
+    as_written = spec_from(own_spelling(item)).to_dict()  # with what was taken out when it was read
+    return msgspec.structs.replace(made, written=as_written, said=said)

@@ -125,8 +125,10 @@ def subject_of(item: Item | Subject, *, origin: str = "", form: Form = "spec") -
         written = item.to_dict() if isinstance(item, ToolSpec) else {}
         return faulty(named, fault, written=written, origin=origin)
     spec = entry.spec
+    said = item if isinstance(item, ToolSpec) else getattr(entry.target, "spec", spec)
+    written = said.to_dict() if isinstance(said, ToolSpec) else spec.to_dict()
     return Subject(
-        name=spec.name, form=form, written=spec.to_dict(), origin=origin, spec=spec, entry=entry
+        name=spec.name, form=form, written=written, origin=origin, spec=spec, entry=entry
     )
 
 
