@@ -13,7 +13,7 @@ import pytest
 from nats.errors import NoRespondersError
 
 from tests.bus.house import back, bus, hung, until
-from toolpost import Call, Runtime, tool
+from toolpost import Call, Limits, Runtime, tool
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.wire import said
@@ -225,3 +225,24 @@ async def test_an_answer_that_is_too_large_to_be_sent_is_told_as_that(tmp_path: 
         error = (await asked(client, {"tool": "fill"}, key))["payload"]["error"]
         assert (error["code"], error["effects"]) == ("UNAVAILABLE", "done")
         assert "too large" in error["message"]
+
+
+async def test_a_dry_run_over_the_bus_does_not_wait_for_a_slot(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=1, queue=0))
+    async def hold() -> str:
+        """Hold on until it is told to go on."""
+        begun.set()
+        await go.wait()
+        return "held"
+
+    async with door(nats, prefix, tmp_path, hold) as (_, key, client), asyncio.timeout(60):
+        first = asyncio.create_task(asked(client, {"tool": "hold"}, key))
+        await begun.wait()
+        planned = await asked(client, {"tool": "hold", "dryRun": True}, key)
+        assert planned["payload"]["metadata"]["plan"]["tool"] == "hold"
+        go.set()
+        assert (await first)["payload"]["output"] == "held"

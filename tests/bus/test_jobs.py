@@ -620,3 +620,19 @@ async def test_a_job_that_is_stopped_just_when_it_is_put_back_is_never_run(
 def _done(folder: Path) -> list[str]:
     file = folder / "done"
     return file.read_text().splitlines() if file.exists() else []
+
+
+async def test_a_job_for_the_bus_is_accepted_though_every_slot_of_its_group_is_taken(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    groups = {"slots": {"groups": {"hold": {"concurrency": 1, "queue": 0}}}}
+    async with (
+        worker(nats, prefix, tmp_path, [hold]),
+        house(nats, prefix, tmp_path, extensions=groups) as (_, jobs),
+    ):
+        first = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+        await until(lambda: ran == ["x"])
+        later = [await jobs.submit("hold", {"name": name}, caller=ANN) for name in "yz"]
+        assert [(await jobs.get(one.id, caller=ANN)).state for one in later] == ["queued"] * 2
+        go.set()
+        assert {(await ended(jobs, one)).state for one in (first, *later)} == {"succeeded"}

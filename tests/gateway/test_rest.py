@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.gateway_tools import ALL, MARKS, until
 from tests.gateway.running import Running, events, serving
-from toolpost import Result
+from toolpost import Limits, Result, tool
 from toolpost.codes import STATUS
 from toolpost.errors import BY_CODE
 from toolpost.exporters import FORMATS, export
@@ -390,3 +390,41 @@ async def test_metrics_are_text_for_prometheus(served: Running) -> None:
     answer = await served.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert b'toolpost_calls_total{tool="add"}' in answer.body
+
+
+async def test_a_job_is_accepted_and_a_call_planned_though_every_slot_is_taken(
+    tmp_path: Path,
+) -> None:
+    go = asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=1, queue=0))
+    async def hold(name: str) -> str:
+        """Hold on until it is told to go on."""
+        await go.wait()
+        return name
+
+    async with serving(tmp_path, hold, jobs=True) as one, asyncio.timeout(50):
+        first = (await one.call("hold", {"name": "0"}, {"prefer": "respond-async"})).data
+        while (await one.get(f"/v1/jobs/{first['id']}")).data["state"] != "running":
+            await asyncio.sleep(0.01)
+        later = [
+            await one.call("hold", {"name": str(n)}, {"prefer": "respond-async"})
+            for n in range(1, 4)
+        ]
+        assert [answer.status for answer in later] == [202] * 3
+        planned = await one.post("/v1/tools/hold:plan", {"arguments": {"name": "x"}})
+        assert (planned.status, planned.data["metadata"]["plan"]["tool"]) == (200, "hold")
+        states = [
+            (await one.get(f"/v1/jobs/{answer.data['id']}")).data["state"] for answer in later
+        ]
+        assert states == ["queued"] * 3
+        busy = await one.call("hold", {"name": "y"})
+        assert b"QUEUE_FULL" in busy.body
+        go.set()
+        for answer in later:
+            while (done := (await one.get(f"/v1/jobs/{answer.data['id']}")).data)["state"] in (
+                "queued",
+                "running",
+            ):
+                await asyncio.sleep(0.01)
+            assert done["state"] == "succeeded"

@@ -17,7 +17,7 @@ import pytest
 
 from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working
 from tests.stores.server import running_server
-from toolpost import Call, Caller, Progress, Runtime, tool
+from toolpost import Call, Caller, Limits, Progress, Runtime, tool
 from toolpost.approvals import Decision
 from toolpost.errors import (
     CallError,
@@ -302,6 +302,36 @@ async def test_jobs_wait_for_their_turn_where_a_rate_sends_them_away(tmp_path: P
                 assert fault.code == "RATE_LIMITED"
                 await asyncio.sleep(0.05)
         assert {(await ended(jobs, one)).state for one in late} == {"succeeded"}
+
+
+async def test_jobs_that_wait_for_a_slot_are_queued_and_callers_take_turns(tmp_path: Path) -> None:
+    begun: list[str] = []
+    turns = asyncio.Semaphore(0)
+
+    @tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=2, queue=0))
+    async def hold(name: str) -> str:
+        """Hold on until it is told to go on."""
+        begun.append(name)
+        await turns.acquire()
+        return name
+
+    async with working(tmp_path, hold, store={"kind": "memory"}) as (_, jobs):
+        mine = [await jobs.submit("hold", {"name": f"a{n}"}, caller=ANN) for n in range(20)]
+        async with asyncio.timeout(WAIT):
+            while len(begun) < 2:
+                await asyncio.sleep(0.01)
+        other = await jobs.submit("hold", {"name": "e"}, caller=EVE)
+        states = [(await jobs.get(one.id, caller=ROOT)).state for one in (*mine, other)]
+        assert states == ["running"] * 2 + ["queued"] * 19
+        paid = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert paid.state == "succeeded", "jobs of another tool go on"
+        for _ in range(21):
+            turns.release()
+        assert (await ended(jobs, other, EVE)).state == "succeeded"
+        done = [await ended(jobs, one) for one in mine]
+        assert {one.state for one in done} == {"succeeded"}
+        assert {one.attempts for one in done} == {1}, "none was sent away by a full queue"
+    assert begun.index("e") <= 4, "one with many jobs does not keep others waiting"
 
 
 async def test_when_a_program_ends_its_jobs_are_left_to_the_next(

@@ -26,7 +26,7 @@ from toolpost.jobs.board import Board
 from toolpost.jobs.carried import Carriers, parcel
 from toolpost.jobs.held import Held
 from toolpost.jobs.lane import Lane
-from toolpost.jobs.recovery import Recovery, own_key
+from toolpost.jobs.recovery import Recovery, extension, own_key
 from toolpost.jobs.values import Given, Job, State, cancelled, state_of, unknown
 from toolpost.result import Result
 from toolpost.runtime import Runtime
@@ -52,9 +52,15 @@ class Running:
         self.held: dict[str, Held] = {}
         self.seen_through = 0
         self.here, self._elsewhere = (
-            Lane(self._run, most=most, wanted=lambda held: held.job.id in self.held)
+            Lane(
+                self._run,
+                most=most,
+                wanted=lambda held: held.job.id in self.held,
+                at_once=self._at_once,
+            )
             for most in (most, _CARRIED)
         )
+        self._slots = getattr(extension(runtime, "slots"), "at_once", None)
         self._changed, self._begins = asyncio.Event(), False
 
     @property
@@ -98,6 +104,11 @@ class Running:
         if held is not None and held.task is not None and not held.stopped:
             held.stopped = True
             held.task.cancel()
+
+    def _at_once(self, tool: str) -> int | None:
+        """How many jobs of a tool may run: one more would only wait for a slot."""
+        spec = self._runtime.registry.get(tool)
+        return None if spec is None or self._slots is None else self._slots(spec)
 
     async def _run(self, held: Held) -> None:
         try:
