@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.gateway_tools import ALL, MARKS, until
-from tests.gateway.running import Running, events, serving
-from toolpost import Limits, Result, tool
+from tests.gateway.running import Answer, Running, events, serving
+from toolpost import Caller, Limits, Result, tool
+from toolpost.approvals import Decision
 from toolpost.codes import STATUS
 from toolpost.errors import BY_CODE
 from toolpost.exporters import FORMATS, export
@@ -256,6 +257,31 @@ async def test_whoever_asked_does_not_approve_by_the_way_they_asked(served: Runn
     ended = await served.ask("POST", f"/v1/approvals/{handle}:resume")
     assert (ended.status, ended.data["code"]) == (403, "APPROVAL_DENIED")
     assert "not now" in ended.data["detail"]
+
+
+@pytest.mark.parametrize("way", ["call", "grant", "resume"])
+async def test_an_approved_call_whose_answer_was_lost_is_repeated_by_its_key(
+    served: Running, way: str
+) -> None:
+    amount, key = {"call": 71, "grant": 72, "resume": 73}[way], {"idempotency-key": f"lost-{way}"}
+    asked = await served.call("wire", {"amount": amount}, key)
+    handle = asked.data["details"]["approval"]
+    desk = served.runtime.extension("approval").approvals
+    yes, owner = Decision(approve=True), Caller("owner", owner=True)
+    await desk.decide(handle, yes, by=owner, channel="terminal")
+
+    async def again() -> Answer:
+        if way == "resume":
+            return await served.ask("POST", f"/v1/approvals/{handle}:resume", b"{}", key)
+        more = {"grant": handle} if way == "grant" else {}
+        return await served.call("wire", {"amount": amount}, key, **more)
+
+    lost, found = await again(), await again()
+    assert lost.data["output"] == found.data["output"] == f"wired {amount}"
+    assert found.data["metadata"]["cached"] is True
+    assert MARKS.count(f"wired {amount}") == 1
+    other = await served.call("wire", {"amount": 1}, key)
+    assert (other.status, other.data["code"]) == (409, "CONFLICT")
 
 
 async def test_an_approval_that_is_not_there_is_not_found(served: Running) -> None:
