@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working
+from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working, written
 from tests.stores.server import running_server
 from toolpost import Call, Caller, Limits, Progress, Runtime, tool
 from toolpost.approvals import Decision
@@ -29,6 +29,7 @@ from toolpost.errors import (
 )
 from toolpost.jobs import Board, Job, Jobs
 from toolpost.jobs import held as held_module
+from toolpost.jobs import running as running_module
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
 from toolpost.testing import Clock
@@ -529,6 +530,46 @@ async def test_a_store_that_is_away_for_a_moment_neither_loses_a_job_nor_repeats
         away.fails = fails
         assert (await ended(jobs, job)).state == "succeeded"
         assert lines(tmp_path / "done") == ["bob", "zoe"]
+
+
+@pytest.mark.parametrize(("tool_name", "method"), [("pay", "put"), ("erase", "append")])
+async def test_an_accepted_job_waits_for_a_store_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool_name: str, method: str
+) -> None:
+    """Its call is refused before it runs: its key, or its record, cannot be written."""
+
+    @tool(tier=2, effects="once")
+    async def erase(to: str) -> str:
+        """Erase somebody, on record."""
+        written(tmp_path / "done", to)
+        return f"erased {to}"
+
+    monkeypatch.setattr(running_module, "PATIENCE", 0.0)  # not so long for a rate
+    async with working(tmp_path, erase, jobs={"running": 1}) as (runtime, jobs):
+        inner, refused, away = runtime.store._store, 0, True
+        whole = getattr(inner, method)
+
+        async def broken(*given: Any, **more: Any) -> Any:
+            nonlocal refused
+            if away and (method == "append" or given[0] == "once"):
+                refused += 1
+                raise Unavailable("The store is away.", retry_after=0.01)
+            return await whole(*given, **more)
+
+        first = await jobs.submit("look_slowly", {"to": "ann"}, caller=ROOT)
+        await begun(tmp_path, 1)
+        job = await jobs.submit(tool_name, {"to": "bob"}, caller=ROOT)
+        monkeypatch.setattr(inner, method, broken)
+        (tmp_path / "go").touch()
+        async with asyncio.timeout(WAIT):
+            while refused < 3:
+                await asyncio.sleep(0.01)
+        assert (await jobs.get(job.id, caller=ROOT)).state in ("queued", "running")
+        away = False
+        assert (await ended(jobs, first, ROOT)).state == "succeeded"
+        job = await ended(jobs, job, ROOT)
+        assert job.state == "succeeded" and job.attempts > 1
+    assert lines(tmp_path / "done") == ["ann", "bob"]
 
 
 async def test_that_the_store_is_away_is_said_once_and_without_a_traceback(

@@ -83,6 +83,10 @@ class Board:
     def now(self) -> float:
         return self._clock.time()
 
+    def monotonic(self) -> float:
+        """For how long something lasts: it never jumps."""
+        return self._clock.monotonic()
+
     def new_id(self) -> str:
         """In the order of time, and nobody's to guess."""
         return f"jb-{int(self.now() * 1000):011x}{secrets.token_hex(5)[1:]}"
