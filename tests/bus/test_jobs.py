@@ -16,7 +16,7 @@ import pytest
 from nats.js import JetStreamContext
 
 from tests.bus.house import bus, gateway, until, worker, worker_process
-from toolpost import Call, Caller, Limits, Progress, Runtime, ToolFailed, tool
+from toolpost import Call, Caller, Limits, Progress, Runtime, ToolFailed, incarnation, tool
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.parcels import Parcels, Standing
 from toolpost.bus.wire import TICKET
@@ -315,11 +315,12 @@ async def test_a_gateway_that_died_before_it_had_handed_a_job_over_loses_nothing
         job = await closed.submit("pay", {"to": "bob"}, caller=ANN, key="k")
         found = await closed.board.found(job.id)
         assert found is not None
+        gone = f"{incarnation.mine().rpartition('/')[0]}/2147483646-1"
         dead = msgspec.structs.replace(
-            found[0], state="running", attempts=1, started=1.0, call_id="c1", holder="gone/1-2#0"
+            found[0], state="running", attempts=1, started=1.0, call_id="c1", holder=f"{gone}#0"
         )
         place = digest([ANN.id, ANN.user, "pay", "k"])
-        claim = {"arguments": "x", "life": "gone/1-2", "run": "c1", "until": 0.0}
+        claim = {"arguments": "x", "life": gone, "run": "c1", "until": 0.0}
         await tools.store.put("once", place, claim)
         assert await closed.board.change(dead, found[1]) is not None
         async with Jobs(tools) as jobs:
