@@ -36,6 +36,7 @@ from toolpost.extensions.rate import Rate, RateOptions
 from toolpost.extensions.sanitize import Sanitize
 from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
+from toolpost.stores.postgres import PostgresStore
 from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import Clock
 
@@ -684,6 +685,36 @@ async def test_a_clock_that_jumps_leaves_the_key_of_a_running_call_to_its_writer
     dead = await repeat()
     assert (dead["code"], dead["effects"], dead["retryable"]) == ("CONFLICT", "unknown", False)
     assert (tmp_path / "marks").read_text(encoding="utf-8") == "5\n"
+
+
+async def test_outcomes_of_calls_that_end_while_a_server_is_away_are_stored_when_it_is_back(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    dsn = server.database()
+    store, other = PostgresStore(dsn, patience=5), PostgresStore(dsn, patience=5)
+    await store.open()
+    shop = Shop(store)
+    shop.go_on.clear()
+    calls = [asyncio.ensure_future(shop.charge(n, key=f"k{n}")) for n in range(20)]
+    async with asyncio.timeout(60):
+        while len(shop.charged) < 20:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(server.stop)
+        shop.go_on.set()
+        results = await asyncio.gather(*calls)
+        assert all(result.success and result.metadata.warnings for result in results)
+        again = await asyncio.gather(*(shop.charge(n, key=f"k{n}") for n in range(20)))
+        assert all(result.metadata.cached for result in again)
+        await asyncio.to_thread(server.start)
+        await other.open()
+        await stored(other, *["done"] * 20)
+    later = await Shop(other).charge(7, key="k7")
+    assert (later.output, later.metadata.cached) == ({"charged": 7}, True)
+    await shop.executor.close()
+    for one in (store, other):
+        await one.close()
+    assert sorted(shop.charged) == list(range(20))
 
 
 async def let_end(dsn: str) -> None:
