@@ -55,7 +55,7 @@ def test_without_a_file_there_are_defaults(empty_folder: Path) -> None:
         sources=(),
         observers=("trace", "log", "metrics", "audit"),
         guards=(
-            *("artifacts", "access", "sanitize", "policy", "rate", "approval"),
+            *("artifacts", "access", "sanitize", "policy", "once.lookup", "rate", "approval"),
             *("cache", "once", "retry", "slots"),
         ),
         extensions={},

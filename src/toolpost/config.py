@@ -29,6 +29,7 @@ GUARDS: Final = (
     "access",
     "sanitize",
     "policy",
+    "once.lookup",
     "rate",
     "approval",
     "cache",
@@ -36,10 +37,10 @@ GUARDS: Final = (
     "retry",
     "slots",
 )
-"""The default chain, outermost first: who may comes before what is allowed, waiting for a person
-before a slot, a retry takes a fresh slot each time, and what is kept of a large output is what the
-others have left in it."""
-"""A list, the other one, and those of ours that belong there."""
+"""The default chain, outermost first: who may comes before what is allowed, a known key answers
+before anybody is asked, waiting for a person comes before a slot, a retry takes a fresh slot each
+time, and what is kept of a large output is what the others have left in it. ``once.lookup`` is a
+part of ``once`` that stands at a place of its own."""
 GIVEN: Final = "the given settings"
 """The origin of what a program says itself, in a dict."""
 Place = tuple[str | int, ...]
@@ -159,9 +160,8 @@ def _made(data: dict[str, Any], origins: dict[str, str], base: Path, file: Path 
 
 def unlisted(settings: Settings) -> list[str]:
     """The tables of rings that stand in neither list: they change nothing."""
-    return [
-        name for name in settings.extensions if name not in (*settings.observers, *settings.guards)
-    ]
+    listed = {name.partition(".")[0] for name in (*settings.observers, *settings.guards)}
+    return [name for name in settings.extensions if name not in listed]
 
 
 def _verify_lists(settings: Settings, config: Config) -> None:

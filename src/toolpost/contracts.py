@@ -46,7 +46,7 @@ class Check(msgspec.Struct, frozen=True):
 
     ``look`` raises to refuse; what it returns, if anything, goes on in the place of the call: a
     call, or a ring that is to stand around this one. ``plain``: it has nothing to say of a plain
-    call, which has no session, no grant and no question to ask, and need not look at one.
+    call, which has no session, no key, no grant and no question to ask, and need not look at one.
     """
 
     look: Callable[[Call], Call | Ring | None]
@@ -208,6 +208,16 @@ class Extension(Protocol):
     def name(self) -> str: ...
 
     def bind(self, spec: ToolSpec, road: Road) -> Ring | None: ...
+
+
+@runtime_checkable
+class Divided(Protocol):
+    """An extension may stand at several places of a list: ``name`` is itself, and ``name.part`` is
+    the part of it that it has under that name.
+    """
+
+    @property
+    def parts(self) -> Mapping[str, Extension]: ...
 
 
 @runtime_checkable

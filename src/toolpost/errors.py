@@ -168,6 +168,11 @@ class Cancelled(CallError):
     effects = "unknown"
 
 
+PART: Final = "part"
+"""In the details of ``Unavailable``: which part of this installation is away (``store``,
+``audit``), if it is not what is behind a tool."""
+
+
 class Unavailable(CallError):
     """What runs the tool is not there right now: a dead worker, a closed port, a full pool."""
 

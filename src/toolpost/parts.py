@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 from toolpost.clock import SystemClock
 from toolpost.config import GUARDS, OBSERVERS, Config, origin
-from toolpost.contracts import Extension, Surroundings
+from toolpost.contracts import Divided, Extension, Surroundings
 from toolpost.environ import remembered, secret
 from toolpost.errors import ConfigError, MissingPart
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox, load, verify_name
 from toolpost.registry import Registry
 from toolpost.stores.lazy import LazyStore
+from toolpost.wording import short
 from toolpost.writable import Writable
 
 if TYPE_CHECKING:  # rings are loaded by their names
@@ -110,20 +111,36 @@ def around(
 def extensions(
     listed: Literal["observers", "guards"], config: Config, surroundings: Surroundings
 ) -> Iterator[Extension]:
-    """The rings of a list, made."""
+    """The rings of a list, made. One that stands at several places is made once."""
     names: Sequence[str] = getattr(config.settings, listed)
-    for name in names:
+    made: dict[str, Extension] = {}
+    for listed_name in names:
+        name, _, part = listed_name.partition(".")
+        if name not in made:
+            with placed(config, listed):
+                try:
+                    kind = load("extensions", name)
+                except MissingPart as fault:
+                    if names in (OBSERVERS, GUARDS) and isinstance(
+                        fault.__cause__, ModuleNotFoundError
+                    ):
+                        continue  # nobody has asked for it by name, and its extra is not installed
+                    raise
+            with placed(config, "extensions", name):
+                table = config.settings.extensions.get(name, {})
+                made[name] = kind.from_config(table, surroundings)
         with placed(config, listed):
-            try:
-                part = load("extensions", name)
-            except MissingPart as fault:
-                if names in (OBSERVERS, GUARDS) and isinstance(
-                    fault.__cause__, ModuleNotFoundError
-                ):
-                    continue  # nobody has asked for it by name, and its extra is not installed
-                raise
-        with placed(config, "extensions", name):
-            yield part.from_config(config.settings.extensions.get(name, {}), surroundings)
+            yield _part_of(made[name], part) if part else made[name]
+
+
+def _part_of(extension: Extension, part: str) -> Extension:
+    parts = extension.parts if isinstance(extension, Divided) else {}
+    if part not in parts:
+        known = ", ".join(f"{extension.name}.{one}" for one in parts) or "none"
+        raise ConfigError(
+            f"the extension {extension.name!r} has no part {short(part)!r} (it has: {known})"
+        )
+    return parts[part]
 
 
 @contextmanager

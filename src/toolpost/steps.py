@@ -90,7 +90,12 @@ def _looking(  # noqa: C901 - every call goes through here: in one piece, for th
                     _mark(call, "admitted", call.arguments)  # a copy would cost five times as much
                 else:
                     call = _admitted(call, schema)
-            if call.session_id is None and call.ask is None and call.grant is None:
+            if (
+                call.session_id is None
+                and call.ask is None
+                and call.grant is None
+                and call.key is None
+            ):
                 turns, silent = unsure_of_plain if certain else of_plain
             else:
                 turns, silent = unsure if certain else every

@@ -13,7 +13,8 @@ import pytest
 from nats.errors import NoRespondersError
 
 from tests.bus.house import back, bus, hung, until
-from toolpost import Call, Runtime, tool
+from toolpost import Call, Caller, Limits, Runtime, tool
+from toolpost.approvals import Decision
 from toolpost.bus.connection import Bus
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.wire import said
@@ -225,3 +226,50 @@ async def test_an_answer_that_is_too_large_to_be_sent_is_told_as_that(tmp_path: 
         error = (await asked(client, {"tool": "fill"}, key))["payload"]["error"]
         assert (error["code"], error["effects"]) == ("UNAVAILABLE", "done")
         assert "too large" in error["message"]
+
+
+async def test_an_approved_call_over_the_bus_whose_answer_was_lost_is_repeated_by_its_key(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    ran: list[int] = []
+
+    @tool(tier=1, requires_approval=True)
+    async def pay(amount: int, call: Call) -> str:
+        """Pay, if somebody says so."""
+        ran.append(amount)
+        return f"paid {amount}"
+
+    doors: list[NatsDoor] = []
+    async with door(nats, prefix, tmp_path, pay, doors=doors) as (_, key, client):
+        wanted = {"tool": "pay", "arguments": {"amount": 5}, "key": "order-1"}
+        refused = (await asked(client, wanted, key))["payload"]
+        handle = refused["error"]["details"]["approval"]
+        desk = doors[0]._runtime.extension("approval").approvals
+        yes, owner = Decision(approve=True), Caller("owner", owner=True)
+        await desk.decide(handle, yes, by=owner, channel="terminal")
+        for _ in range(2):
+            told = (await asked(client, {**wanted, "grant": handle}, key))["payload"]
+            assert told["output"] == "paid 5"
+        assert (await asked(client, wanted, key))["payload"]["metadata"]["cached"] is True
+    assert ran == [5]
+
+
+async def test_a_dry_run_over_the_bus_does_not_wait_for_a_slot(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=1, queue=0))
+    async def hold() -> str:
+        """Hold on until it is told to go on."""
+        begun.set()
+        await go.wait()
+        return "held"
+
+    async with door(nats, prefix, tmp_path, hold) as (_, key, client), asyncio.timeout(60):
+        first = asyncio.create_task(asked(client, {"tool": "hold"}, key))
+        await begun.wait()
+        planned = await asked(client, {"tool": "hold", "dryRun": True}, key)
+        assert planned["payload"]["metadata"]["plan"]["tool"] == "hold"
+        go.set()
+        assert (await first)["payload"]["output"] == "held"

@@ -16,7 +16,7 @@ import pytest
 from nats.js import JetStreamContext
 
 from tests.bus.house import bus, gateway, until, worker, worker_process
-from toolpost import Call, Caller, Limits, Progress, Runtime, ToolFailed, tool
+from toolpost import Call, Caller, Limits, Progress, Runtime, ToolFailed, incarnation, tool
 from toolpost.bus.embedded import Embedded
 from toolpost.bus.parcels import Parcels, Standing
 from toolpost.bus.wire import TICKET
@@ -315,11 +315,12 @@ async def test_a_gateway_that_died_before_it_had_handed_a_job_over_loses_nothing
         job = await closed.submit("pay", {"to": "bob"}, caller=ANN, key="k")
         found = await closed.board.found(job.id)
         assert found is not None
+        gone = f"{incarnation.mine().rpartition('/')[0]}/2147483646-1"
         dead = msgspec.structs.replace(
-            found[0], state="running", attempts=1, started=1.0, call_id="c1", holder="gone/1-2#0"
+            found[0], state="running", attempts=1, started=1.0, call_id="c1", holder=f"{gone}#0"
         )
         place = digest([ANN.id, ANN.user, "pay", "k"])
-        claim = {"arguments": "x", "life": "gone/1-2", "run": "c1", "until": 0.0}
+        claim = {"arguments": "x", "life": gone, "run": "c1", "until": 0.0}
         await tools.store.put("once", place, claim)
         assert await closed.board.change(dead, found[1]) is not None
         async with Jobs(tools) as jobs:
@@ -620,3 +621,19 @@ async def test_a_job_that_is_stopped_just_when_it_is_put_back_is_never_run(
 def _done(folder: Path) -> list[str]:
     file = folder / "done"
     return file.read_text().splitlines() if file.exists() else []
+
+
+async def test_a_job_for_the_bus_is_accepted_though_every_slot_of_its_group_is_taken(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    groups = {"slots": {"groups": {"hold": {"concurrency": 1, "queue": 0}}}}
+    async with (
+        worker(nats, prefix, tmp_path, [hold]),
+        house(nats, prefix, tmp_path, extensions=groups) as (_, jobs),
+    ):
+        first = await jobs.submit("hold", {"name": "x"}, caller=ANN)
+        await until(lambda: ran == ["x"])
+        later = [await jobs.submit("hold", {"name": name}, caller=ANN) for name in "yz"]
+        assert [(await jobs.get(one.id, caller=ANN)).state for one in later] == ["queued"] * 2
+        go.set()
+        assert {(await ended(jobs, one)).state for one in (first, *later)} == {"succeeded"}

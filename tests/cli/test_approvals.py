@@ -13,7 +13,7 @@ from tests.cli.program import Terminal, json_of, toolpost
 from toolpost.stores.sqlite import SqliteStore
 
 CONFIG = """
-guards = ["approval"]
+guards = ["once.lookup", "approval", "once"]
 
 [[sources]]
 kind = "files"
@@ -340,3 +340,15 @@ def test_nothing_waits_where_nothing_was_asked(bank: Path) -> None:
 def test_a_store_in_memory_is_told_to_have_nothing(tmp_path: Path) -> None:
     (tmp_path / "toolpost.toml").write_text('[store]\nkind = "memory"\n', encoding="utf-8")
     assert "in memory" in toolpost("approvals", "list", cwd=tmp_path).stderr
+
+
+def test_an_approved_call_whose_answer_was_lost_is_repeated_by_its_key(bank: Path) -> None:
+    handle = asked(bank, "to=bob", "--key", "order-1")
+    status, _ = at_terminal(bank, "approve", handle, typed=(("[y/N]", "y\n"),))
+    assert status == 0
+    first = json_of("call", "pay", "to=bob", "--key", "order-1", cwd=bank)
+    again = json_of("call", "pay", "to=bob", "--key", "order-1", cwd=bank)
+    assert first["output"] == again["output"] == "paid 10 to bob"
+    assert again["metadata"]["cached"] is True
+    assert json_of("approvals", "list", cwd=bank) == []
+    assert toolpost("call", "pay", "to=eve", "--key", "order-1", cwd=bank).returncode != 7

@@ -7,25 +7,37 @@ import json
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
+import asyncpg  # type: ignore[import-untyped]
+import msgspec
 import pytest
 
 from tests.extensions.around import Yielding, surroundings
 from tests.extensions.once_child import call as call_here
 from tests.redact_corpus import made
+from tests.stores.server import Server, running_server
 from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, ToolSpec, known, tool
+from toolpost.approvals import Decision
 from toolpost.contracts import Record
 from toolpost.errors import ConfigError, InvalidArguments, Unavailable
 from toolpost.errors import ToolFailed as Failed
+from toolpost.extensions import once as once_module
+from toolpost.extensions.approval import Approval
 from toolpost.extensions.once import Once
+from toolpost.extensions.rate import Rate, RateOptions
 from toolpost.extensions.sanitize import Sanitize
 from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
+from toolpost.stores.postgres import PostgresStore
+from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import Clock
 
 pytestmark = pytest.mark.anyio
@@ -312,8 +324,9 @@ async def test_a_key_is_not_forgotten_while_its_call_runs_and_then_for_all_of_it
     shop.go_on.clear()
     first = asyncio.ensure_future(shop.charge())
     await asyncio.wait_for(shop.begun.wait(), 20)
-    clock.advance(30)
-    assert said(await other.charge()) == ("CONFLICT", "unknown")
+    clock.advance(10 * 365 * 86400)
+    running = await other.charge()
+    assert running.error is not None and running.error.remedy == "wait"
     shop.go_on.set()
     assert (await asyncio.wait_for(first, 20)).success
     clock.advance(0.9)
@@ -357,13 +370,138 @@ async def test_without_a_claim_in_the_store_the_tool_does_not_run() -> None:
     assert (await shop.charge()).success
 
 
-async def test_a_result_that_cannot_be_kept_is_given_and_a_repeat_is_told_that_nobody_knows(
+class Locked:
+    """A store on a disk, which another program keeps from being written for a while."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SqliteStore(folder / "store.db", patience=0.05)
+        self._other = sqlite3.connect(folder / "store.db", isolation_level=None)
+
+    async def __aenter__(self) -> Locked:
+        await self.store.open()
+        return self
+
+    def lock(self) -> None:
+        self._other.execute("BEGIN IMMEDIATE")
+
+    def unlock(self) -> None:
+        self._other.execute("ROLLBACK")
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._other.close()
+        await self.store.close()
+
+
+async def stored(store: Any, *states: str) -> list[Any]:
+    """The claims, when their states are these."""
+    async with asyncio.timeout(20):
+        while True:
+            claims = [record.value for _, record in await store.scan("once")]
+            if [claim.get("state", "running") for claim in claims] == [*states]:
+                return claims
+            await asyncio.sleep(0.01)
+
+
+async def test_an_outcome_that_cannot_be_stored_is_told_kept_here_and_stored_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with Locked(tmp_path) as disk:
+        shop = Shop(disk.store)
+        shop.go_on.clear()
+        first = asyncio.ensure_future(shop.charge())
+        await asyncio.wait_for(shop.begun.wait(), 20)
+        disk.lock()
+        shop.go_on.set()
+        result = await asyncio.wait_for(first, 20)
+        assert result.output == {"charged": 5}
+        (warning,) = result.metadata.warnings
+        assert warning.startswith("The outcome of this call is not stored under its key yet")
+        again = await shop.charge()
+        assert (again.output, again.metadata.cached) == ({"charged": 5}, True)
+        assert said(await shop.charge(6)) == ("CONFLICT", "none")
+        elsewhere = await Shop(disk.store).charge()
+        assert elsewhere.error is not None and elsewhere.error.remedy == "wait"
+        disk.unlock()
+        await stored(disk.store, "done")
+        later = await Shop(disk.store).charge()
+        assert (later.output, later.metadata.cached) == ({"charged": 5}, True)
+        await shop.executor.close()
+    assert shop.charged == [5]
+
+
+async def test_a_call_that_did_nothing_frees_its_key_when_the_store_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with Locked(tmp_path) as disk:
+        shop = Shop(disk.store)
+        shop.error = Failed("Nothing was charged.", effects="none")
+        shop.go_on.clear()
+        first = asyncio.ensure_future(shop.charge())
+        await asyncio.wait_for(shop.begun.wait(), 20)
+        disk.lock()
+        shop.go_on.set()
+        result = await asyncio.wait_for(first, 20)
+        assert said(result) == ("EXECUTION_ERROR", "none")
+        assert result.metadata.warnings[0].startswith("The key of this call may not be free yet")
+        shop.error = None
+        assert said(await shop.charge()) == ("UNAVAILABLE", "none"), "no claim, no run"
+        disk.unlock()
+        assert (await shop.charge(7)).output == {"charged": 7}, "it need not wait for that"
+        await shop.executor.close()
+    assert shop.charged == [5, 7]
+
+
+async def test_a_claim_that_may_be_written_though_the_store_failed_is_taken_back() -> None:
+    """Nothing has run: another process may use the key once the store is back."""
+
+    class Unheard(MemoryStore):
+        away = 3
+
+        async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+            version = await super().put(space, key, value, **more)
+            if value is not None and self.away == 3:
+                self.away = 2
+                raise Unavailable("The line broke.")  # after it was written
+            return version
+
+        async def get(self, space: str, key: str) -> Record | None:
+            if 0 < self.away < 3:
+                self.away -= 1
+                raise Unavailable("The line is broken.")
+            return await super().get(space, key)
+
+    store = Unheard()
+    shop = Shop(store)
+    result = await shop.charge()
+    assert said(result) == ("UNAVAILABLE", "none")
+    assert result.metadata.warnings[0].startswith("The key of this call may not be free yet")
+    await stored(store)
+    assert (await Shop(store).charge()).output == {"charged": 5}
+    assert shop.charged == []
+
+
+async def test_what_could_not_be_stored_is_tried_a_last_time_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL)
+    shop = Shop(store := Broken(2))
+    assert (await shop.charge()).success
+    await shop.ring.close()
+    assert (await Shop(store).charge()).metadata.cached
+    assert not shop.ring._endings and not shop.ring._bytes
+
+
+async def test_outcomes_that_wait_for_the_store_are_bounded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once_module, "_MOST_BYTES", 10)
+    caplog.set_level(logging.ERROR)
     shop = Shop(Broken(2))
     assert (await shop.charge()).success
     assert said(await shop.charge()) == ("CONFLICT", "unknown")
+    assert "is lost: too many wait for the store" in caplog.text
     assert shop.charged == [5]
 
 
@@ -516,6 +654,101 @@ async def test_with_a_key_a_repeat_after_a_kill_says_unknown_and_the_effect_happ
     assert (tmp_path / "marks").read_text(encoding="utf-8") == "5\n"
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    yield from running_server()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_clock_that_jumps_leaves_the_key_of_a_running_call_to_its_writer(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    dsn = request.getfixturevalue("server").database() if kind == "postgres" else ""
+    clock = Clock(time.time())
+
+    async def repeat() -> dict[str, Any]:
+        return (await call_here(tmp_path, hangs=False, dsn=dsn, clock=clock))["error"]
+
+    with subprocess.Popen(
+        [*CHILD, str(tmp_path), "hang", dsn], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "charged\n"
+        clock.advance(10 * 365 * 86400)
+        await let_end(dsn)
+        running = await repeat()
+        assert (running["code"], running["remedy"], running["retryable"]) == (
+            "CONFLICT",
+            "wait",
+            True,
+        )
+        os.kill(child.pid, signal.SIGKILL)
+    dead = await repeat()
+    assert (dead["code"], dead["effects"], dead["retryable"]) == ("CONFLICT", "unknown", False)
+    assert (tmp_path / "marks").read_text(encoding="utf-8") == "5\n"
+
+
+async def test_outcomes_of_calls_that_end_while_a_server_is_away_are_stored_when_it_is_back(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    dsn = server.database()
+    store, other = PostgresStore(dsn, patience=5), PostgresStore(dsn, patience=5)
+    await store.open()
+    shop = Shop(store)
+    shop.go_on.clear()
+    calls = [asyncio.ensure_future(shop.charge(n, key=f"k{n}")) for n in range(20)]
+    async with asyncio.timeout(60):
+        while len(shop.charged) < 20:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(server.stop)
+        shop.go_on.set()
+        results = await asyncio.gather(*calls)
+        assert all(result.success and result.metadata.warnings for result in results)
+        again = await asyncio.gather(*(shop.charge(n, key=f"k{n}") for n in range(20)))
+        assert all(result.metadata.cached for result in again)
+        await asyncio.to_thread(server.start)
+        await other.open()
+        await stored(other, *["done"] * 20)
+    later = await Shop(other).charge(7, key="k7")
+    assert (later.output, later.metadata.cached) == ({"charged": 7}, True)
+    await shop.executor.close()
+    for one in (store, other):
+        await one.close()
+    assert sorted(shop.charged) == list(range(20))
+
+
+async def let_end(dsn: str) -> None:
+    """What a clock of the server that jumps does: every record that has an end has ended."""
+    if dsn:
+        connection = await asyncpg.connect(dsn)
+        await connection.execute(
+            "UPDATE toolpost.records SET ends = now() - interval '1 s' WHERE ends IS NOT NULL"
+        )
+        await connection.close()
+
+
+async def test_the_claim_of_a_dead_process_is_forgotten_after_its_time(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*CHILD, str(tmp_path), "hang"], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "charged\n"
+        clock = Clock(time.time())
+        store = SqliteStore(tmp_path / "store.db", clock=clock)
+        await store.open()
+        try:
+            once = Once(store, ttl=60, clock=clock)
+            await once.end_orphans()
+            assert (await stored(store, "running"))[0]["life"]
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+            await once.end_orphans()
+            await stored(store, "unknown")
+            clock.advance(61)
+            await stored(store)
+        finally:
+            await store.close()
+
+
 async def test_a_secret_that_comes_from_outside_is_not_kept_under_a_key() -> None:
     token, runs = "gh" + "p_" + made(36), 0
 
@@ -549,3 +782,106 @@ async def test_a_secret_that_comes_from_outside_is_not_kept_under_a_key() -> Non
             assert result.output == {token: [f"it is {token}", 7]}, "its own, it gets again"
         assert (token in kept) == (not external and not fails)
     assert runs == 3
+
+
+# before anybody is asked
+
+
+class Desk(Shop):
+    """Somebody has to say yes before anything is charged."""
+
+    def __init__(self, *between: Any, store: Any = None, **options: Any) -> None:
+        super().__init__(store, **options)
+        self.approval = Approval(self.ring._records)
+        once = self.ring
+        guards = [once.parts["lookup"], *between, self.approval, once]
+        self.executor = Executor(Registry(self._tools()), guards=guards)
+
+    def _tools(self) -> list[Any]:
+        charge, *others = super()._tools()
+        spec = msgspec.structs.replace(charge.spec, requires_approval=True)
+        return [msgspec.structs.replace(charge, spec=spec), *others]
+
+    async def say_yes(self, result: Result, **more: Any) -> str:
+        assert result.error is not None and result.error.code == "APPROVAL_REQUIRED", result
+        handle = str((result.error.details or {})["approval"])
+        yes = Decision(approve=True, **more)
+        await self.approval.approvals.decide(handle, yes, by=ZOE, channel="console")
+        return handle
+
+
+ZOE = Caller("zoe", owner=True)
+
+
+async def test_a_known_key_answers_before_anybody_is_asked_again() -> None:
+    desk = Desk()
+    handle = await desk.say_yes(await desk.charge())
+    assert (await desk.charge()).output == {"charged": 5}
+    for repeat in (await desk.charge(), await desk.charge(grant=handle)):
+        assert (repeat.output, repeat.metadata.cached) == ({"charged": 5}, True)
+        assert [*repeat.metadata.trail] == ["once.lookup", "once: the first result"]
+    assert said(await desk.charge(6)) == ("CONFLICT", "none")
+    assert await desk.approval.approvals.waiting() == []
+    assert said(await desk.charge(caller=BOB)) == ("APPROVAL_REQUIRED", "none"), "it is his own"
+    assert desk.charged == [5]
+
+
+async def test_a_call_that_runs_is_joined_before_anybody_is_asked_again() -> None:
+    desk = Desk()
+    await desk.say_yes(await desk.charge())
+    desk.go_on.clear()
+    first = asyncio.ensure_future(desk.charge())
+    await asyncio.wait_for(desk.begun.wait(), 20)
+    second = asyncio.ensure_future(desk.charge())
+    desk.go_on.set()
+    results = await asyncio.wait_for(asyncio.gather(first, second), 20)
+    assert [one.output for one in results] == [{"charged": 5}] * 2
+    assert desk.charged == [5] and await desk.approval.approvals.waiting() == []
+
+
+async def test_a_repeat_of_a_call_that_was_approved_with_other_arguments_gets_its_outcome() -> None:
+    desk = Desk()
+    await desk.say_yes(await desk.charge(), arguments={"amount": 3})
+    for _ in range(2):
+        assert (await desk.charge()).output == {"charged": 3}
+    assert said(await desk.charge(3)) == ("CONFLICT", "none"), "that was not asked for"
+    assert desk.charged == [3]
+
+
+async def test_an_outcome_that_nobody_knows_is_told_before_anybody_is_asked() -> None:
+    desk = Desk()
+    await desk.say_yes(await desk.charge())
+    desk.error = Unavailable("The line broke.", effects="unknown")
+    await desk.charge()
+    assert said(await desk.charge()) == ("UNAVAILABLE", "unknown")
+    assert await desk.approval.approvals.waiting() == []
+
+
+async def test_a_repeat_is_not_counted_by_a_rate() -> None:
+    desk = Desk(Rate(RateOptions(tools={"put": "1/h"})))
+    for _ in range(3):
+        assert (await desk.executor.execute("put", {"amount": 1}, key="k")).success
+    other = await desk.executor.execute("put", {"amount": 1}, key="other")
+    assert said(other) == ("RATE_LIMITED", "none")
+    assert desk.charged == [1]
+
+
+async def test_a_plain_call_with_a_new_key_costs_no_read_of_the_store() -> None:
+    class Counting(MemoryStore):
+        reads = writes = 0
+
+        async def get(self, space: str, key: str) -> Record | None:
+            self.reads += 1
+            return await super().get(space, key)
+
+        async def put(self, space: str, key: str, value: Any, **more: Any) -> int | None:
+            self.writes += 1
+            return await super().put(space, key, value, **more)
+
+    store = Counting()
+    desk = Desk(Rate(), store=store)
+    assert (await desk.executor.execute("put", {"amount": 1}, key="k")).success
+    assert (store.reads, store.writes) == (0, 2)
+    assert (await desk.executor.execute("put", {"amount": 1}, key="k")).metadata.cached
+    assert "once.lookup" in desk.executor.bound("put").rings
+    assert desk.executor.bound("look").rings == ("rate", "approval")

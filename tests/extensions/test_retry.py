@@ -426,6 +426,20 @@ async def test_a_tool_that_answers_with_an_error_is_alive() -> None:
         assert retry.state("work") == "open"
 
 
+async def test_a_dry_run_neither_closes_a_breaker_nor_forgives_failures() -> None:
+    hands, service = Hands(), Service(down(2))
+    retry = hands.retry(attempts=1, breaker_failures=2, breaker_seconds=30)
+    guards = [retry, Slots()]
+    async with Executor(Registry([service.tool()]), guards=guards) as executor:
+        await executor.execute("work")
+        assert (await executor.execute("work", dry_run=True)).success
+        await executor.execute("work")
+        assert retry.state("work") == "open", "a preview between them is no sign of health"
+        hands.clock.advance(30)
+        assert (await executor.execute("work", dry_run=True)).success
+        assert retry.state("work") != "closed"
+
+
 async def test_failures_between_successes_open_nothing() -> None:
     hands, service = Hands(), Service()
     retry = hands.retry(attempts=1, breaker_failures=2)

@@ -245,6 +245,24 @@ async def test_a_queue_of_none_refuses_whatever_does_not_run_at_once() -> None:
     assert refused.error.code == "QUEUE_FULL"
 
 
+@pytest.mark.parametrize("groups", [{}, {"work": Share(concurrency=1, queue=0)}])
+async def test_a_dry_run_takes_no_slot_and_is_not_refused_when_the_queue_is_full(
+    groups: dict[str, Share],
+) -> None:
+    work, slots = Work(), Slots(groups=groups)
+    limits = Limits(concurrency=1, queue=0)
+    async with Executor(Registry([work.tool(limits=limits)]), guards=[slots]) as executor:
+        calls = started(executor, [0])
+        await until(lambda: work.begun == [0])
+        async with asyncio.timeout(LIMIT):
+            planned = await executor.execute("work", {"number": 1}, dry_run=True)
+        assert planned.metadata.plan is not None and totals(slots) == (1, 0)
+        assert [*planned.metadata.trail] == ["slots"]
+        work.go.set()
+        await asyncio.gather(*calls)
+    assert work.begun == [0]
+
+
 async def test_calls_cancelled_in_the_queue_or_while_running_lose_no_slot() -> None:
     work, slots = Work(), Slots()
     two = work.tool(limits=Limits(concurrency=2, queue=50))

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.gateway_tools import ALL, MARKS, until
-from tests.gateway.running import Running, events, serving
-from toolpost import Result
+from tests.gateway.running import Answer, Running, events, serving
+from toolpost import Caller, Limits, Result, tool
+from toolpost.approvals import Decision
 from toolpost.codes import STATUS
 from toolpost.errors import BY_CODE
 from toolpost.exporters import FORMATS, export
@@ -258,6 +259,31 @@ async def test_whoever_asked_does_not_approve_by_the_way_they_asked(served: Runn
     assert "not now" in ended.data["detail"]
 
 
+@pytest.mark.parametrize("way", ["call", "grant", "resume"])
+async def test_an_approved_call_whose_answer_was_lost_is_repeated_by_its_key(
+    served: Running, way: str
+) -> None:
+    amount, key = {"call": 71, "grant": 72, "resume": 73}[way], {"idempotency-key": f"lost-{way}"}
+    asked = await served.call("wire", {"amount": amount}, key)
+    handle = asked.data["details"]["approval"]
+    desk = served.runtime.extension("approval").approvals
+    yes, owner = Decision(approve=True), Caller("owner", owner=True)
+    await desk.decide(handle, yes, by=owner, channel="terminal")
+
+    async def again() -> Answer:
+        if way == "resume":
+            return await served.ask("POST", f"/v1/approvals/{handle}:resume", b"{}", key)
+        more = {"grant": handle} if way == "grant" else {}
+        return await served.call("wire", {"amount": amount}, key, **more)
+
+    lost, found = await again(), await again()
+    assert lost.data["output"] == found.data["output"] == f"wired {amount}"
+    assert found.data["metadata"]["cached"] is True
+    assert MARKS.count(f"wired {amount}") == 1
+    other = await served.call("wire", {"amount": 1}, key)
+    assert (other.status, other.data["code"]) == (409, "CONFLICT")
+
+
 async def test_an_approval_that_is_not_there_is_not_found(served: Running) -> None:
     for method, path in (
         ("GET", "/v1/approvals/ap-00000000000000000000"),
@@ -390,3 +416,41 @@ async def test_metrics_are_text_for_prometheus(served: Running) -> None:
     answer = await served.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert b'toolpost_calls_total{tool="add"}' in answer.body
+
+
+async def test_a_job_is_accepted_and_a_call_planned_though_every_slot_is_taken(
+    tmp_path: Path,
+) -> None:
+    go = asyncio.Event()
+
+    @tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=1, queue=0))
+    async def hold(name: str) -> str:
+        """Hold on until it is told to go on."""
+        await go.wait()
+        return name
+
+    async with serving(tmp_path, hold, jobs=True) as one, asyncio.timeout(50):
+        first = (await one.call("hold", {"name": "0"}, {"prefer": "respond-async"})).data
+        while (await one.get(f"/v1/jobs/{first['id']}")).data["state"] != "running":
+            await asyncio.sleep(0.01)
+        later = [
+            await one.call("hold", {"name": str(n)}, {"prefer": "respond-async"})
+            for n in range(1, 4)
+        ]
+        assert [answer.status for answer in later] == [202] * 3
+        planned = await one.post("/v1/tools/hold:plan", {"arguments": {"name": "x"}})
+        assert (planned.status, planned.data["metadata"]["plan"]["tool"]) == (200, "hold")
+        states = [
+            (await one.get(f"/v1/jobs/{answer.data['id']}")).data["state"] for answer in later
+        ]
+        assert states == ["queued"] * 3
+        busy = await one.call("hold", {"name": "y"})
+        assert b"QUEUE_FULL" in busy.body
+        go.set()
+        for answer in later:
+            while (done := (await one.get(f"/v1/jobs/{answer.data['id']}")).data)["state"] in (
+                "queued",
+                "running",
+            ):
+                await asyncio.sleep(0.01)
+            assert done["state"] == "succeeded"

@@ -13,11 +13,13 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
+import msgspec
 import pytest
 
-from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working
+from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working, written
 from tests.stores.server import running_server
-from toolpost import Call, Caller, Progress, Runtime, ToolSpec, tool
+from toolpost import Call, Caller, Limits, Progress, Runtime, ToolSpec, incarnation, tool
 from toolpost.approvals import Decision
 from toolpost.contracts import Declared
 from toolpost.errors import (
@@ -29,9 +31,12 @@ from toolpost.errors import (
     Unavailable,
 )
 from toolpost.jobs import Board, Job, Jobs
+from toolpost.jobs import desk as desk_module
 from toolpost.jobs import held as held_module
+from toolpost.jobs import running as running_module
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
+from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -334,6 +339,36 @@ async def test_jobs_wait_for_their_turn_where_a_rate_sends_them_away(tmp_path: P
         assert {(await ended(jobs, one)).state for one in late} == {"succeeded"}
 
 
+async def test_jobs_that_wait_for_a_slot_are_queued_and_callers_take_turns(tmp_path: Path) -> None:
+    begun: list[str] = []
+    turns = asyncio.Semaphore(0)
+
+    @tool(tier=0, effects="read", timeout=60, limits=Limits(concurrency=2, queue=0))
+    async def hold(name: str) -> str:
+        """Hold on until it is told to go on."""
+        begun.append(name)
+        await turns.acquire()
+        return name
+
+    async with working(tmp_path, hold, store={"kind": "memory"}) as (_, jobs):
+        mine = [await jobs.submit("hold", {"name": f"a{n}"}, caller=ANN) for n in range(20)]
+        async with asyncio.timeout(WAIT):
+            while len(begun) < 2:
+                await asyncio.sleep(0.01)
+        other = await jobs.submit("hold", {"name": "e"}, caller=EVE)
+        states = [(await jobs.get(one.id, caller=ROOT)).state for one in (*mine, other)]
+        assert states == ["running"] * 2 + ["queued"] * 19
+        paid = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=ANN))
+        assert paid.state == "succeeded", "jobs of another tool go on"
+        for _ in range(21):
+            turns.release()
+        assert (await ended(jobs, other, EVE)).state == "succeeded"
+        done = [await ended(jobs, one) for one in mine]
+        assert {one.state for one in done} == {"succeeded"}
+        assert {one.attempts for one in done} == {1}, "none was sent away by a full queue"
+    assert begun.index("e") <= 4, "one with many jobs does not keep others waiting"
+
+
 async def test_when_a_program_ends_its_jobs_are_left_to_the_next(
     store: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -531,6 +566,46 @@ async def test_a_store_that_is_away_for_a_moment_neither_loses_a_job_nor_repeats
         assert lines(tmp_path / "done") == ["bob", "zoe"]
 
 
+@pytest.mark.parametrize(("tool_name", "method"), [("pay", "put"), ("erase", "append")])
+async def test_an_accepted_job_waits_for_a_store_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool_name: str, method: str
+) -> None:
+    """Its call is refused before it runs: its key, or its record, cannot be written."""
+
+    @tool(tier=2, effects="once")
+    async def erase(to: str) -> str:
+        """Erase somebody, on record."""
+        written(tmp_path / "done", to)
+        return f"erased {to}"
+
+    monkeypatch.setattr(running_module, "PATIENCE", 0.0)  # not so long for a rate
+    async with working(tmp_path, erase, jobs={"running": 1}) as (runtime, jobs):
+        inner, refused, away = runtime.store._store, 0, True
+        whole = getattr(inner, method)
+
+        async def broken(*given: Any, **more: Any) -> Any:
+            nonlocal refused
+            if away and (method == "append" or given[0] == "once"):
+                refused += 1
+                raise Unavailable("The store is away.", retry_after=0.01)
+            return await whole(*given, **more)
+
+        first = await jobs.submit("look_slowly", {"to": "ann"}, caller=ROOT)
+        await begun(tmp_path, 1)
+        job = await jobs.submit(tool_name, {"to": "bob"}, caller=ROOT)
+        monkeypatch.setattr(inner, method, broken)
+        (tmp_path / "go").touch()
+        async with asyncio.timeout(WAIT):
+            while refused < 3:
+                await asyncio.sleep(0.01)
+        assert (await jobs.get(job.id, caller=ROOT)).state in ("queued", "running")
+        away = False
+        assert (await ended(jobs, first, ROOT)).state == "succeeded"
+        job = await ended(jobs, job, ROOT)
+        assert job.state == "succeeded" and job.attempts > 1
+    assert lines(tmp_path / "done") == ["ann", "bob"]
+
+
 async def test_that_the_store_is_away_is_said_once_and_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -550,6 +625,156 @@ async def test_that_the_store_is_away_is_said_once_and_without_a_traceback(
     said = [one for one in caplog.records if "looked after" in one.getMessage()]
     assert 0 < len(said) < asked
     assert all("The store is away." in one.getMessage() and not one.exc_info for one in said)
+
+
+class Jumping(Clock):
+    """A clock whose wall time jumps."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return self.now + self.ahead
+
+
+TEN_YEARS = 10 * 365 * 86_400.0
+
+
+async def jump(runtime: Runtime, store: dict[str, Any]) -> None:
+    """By the clock of the store ten years pass at once."""
+    if store["kind"] == "postgres":
+        connection = await asyncpg.connect(store["dsn"])
+        await connection.execute(
+            "UPDATE toolpost.records SET ends = now() - interval '1 s' WHERE ends IS NOT NULL"
+        )
+        await connection.close()
+    else:
+        runtime.store._store._clock = Clock(time() + TEN_YEARS)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("key", [None, "order-1"])
+async def test_a_clock_that_jumps_drops_no_job_that_runs_or_waits(
+    store: dict[str, Any], tmp_path: Path, key: str | None
+) -> None:
+    settings = {"store": store, "jobs": {"running": 1}}
+    async with working(tmp_path, **settings) as (runtime, jobs):
+        job = await jobs.submit("pay_slowly", {"to": "bob"}, caller=ANN, key=key)
+        await begun(tmp_path, 1)
+        waits = await jobs.submit("pay", {"to": "zoe"}, caller=ANN)
+        await jump(runtime, store)
+        await jobs._take_up()
+        assert (await jobs.get(job.id, caller=ANN)).state == "running"
+        if key is not None:
+            again = await jobs.submit("pay_slowly", {"to": "bob"}, caller=ANN, key=key)
+            assert again.id == job.id
+        (tmp_path / "go").touch()
+        done = await ended(jobs, job)
+        assert done.state == "succeeded" and done.result is not None
+        assert done.result.output == "paid bob"
+        assert (await ended(jobs, waits)).state == "succeeded"
+    assert lines(tmp_path / "done") == ["bob", "zoe"]
+
+
+async def test_a_clock_that_jumps_leaves_a_job_to_the_process_that_runs_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.jobs.houses", str(tmp_path), "pay_slowly", "", ""]
+    program = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
+    assert program.stdout is not None
+    try:
+        told = {(await program.stdout.readline()).decode().strip() for _ in range(2)}
+        (job_id,) = told - {"running"}
+        async with working(tmp_path) as (runtime, _):
+            await jump(runtime, {"kind": "sqlite"})
+            async with Jobs(runtime, clock=Clock(time() + TEN_YEARS)) as jobs:
+                await jobs._take_up()
+                assert (await jobs.get(job_id, caller=ANN)).state == "running"
+                program.kill()
+                await program.wait()
+                async with asyncio.timeout(WAIT):
+                    while not (job := await jobs.get(job_id, caller=ANN)).over:
+                        await asyncio.sleep(0.01)
+                assert job.state == "unknown"
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+    assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_a_holder_elsewhere_is_dead_when_it_is_silent_and_not_when_a_clock_jumps() -> None:
+    clock = Jumping(time())
+    board = Board(MemoryStore(clock=clock), clock=clock)
+    holder = "another-boot/1/7-7#0"
+    await board.hold(holder, "here")
+    assert await board.alive(holder)
+    clock.ahead = TEN_YEARS
+    assert await board.alive(holder), "its word has ended by the clock only"
+    clock.advance(15)
+    await board.hold(holder, "here")
+    assert await board.alive(holder)
+    clock.ahead = -TEN_YEARS
+    clock.advance(59)
+    assert await board.alive(holder)
+    clock.advance(2)
+    assert not await board.alive(holder), "and a clock that goes back keeps nobody alive"
+
+
+async def test_a_program_waits_for_what_may_be_left_by_a_holder_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "_LEFT", 0.01)
+    clock = Jumping(time())
+    async with working(tmp_path) as (runtime, first):
+        await first.close()
+        taking = Jobs(runtime, clock=clock)
+        job = await taking.submit("pay", {"to": "bob"}, caller=ANN)
+        found = await taking.board.found(job.id)
+        assert found is not None
+        held = msgspec.structs.replace(found[0], holder="another-boot/1/7-7#0")
+        assert await taking.board.change(held, found[1]) is not None
+        async with Jobs(runtime, clock=clock) as jobs, asyncio.timeout(WAIT):
+            idle = asyncio.create_task(jobs.until_idle())
+            while not jobs.board.in_doubt:
+                await asyncio.sleep(0.01)
+            assert not idle.done() and lines(tmp_path / "done") == []
+            clock.advance(31)
+            await idle
+            assert (await jobs.get(job.id, caller=ANN)).state == "succeeded"
+
+
+async def test_what_is_left_of_a_job_that_was_not_put_down_to_the_end_goes(tmp_path: Path) -> None:
+    clock = Jumping(time())
+    async with working(tmp_path, store={"kind": "memory"}) as (runtime, first):
+        await first.close()
+        jobs, put = Jobs(runtime, clock=clock), runtime.store.put
+
+        async def broken(space: str, key: str, value: Any, **more: Any) -> int | None:
+            if space == "jobs":
+                raise Unavailable("The store is away.")
+            return await put(space, key, value, **more)
+
+        runtime.store.put = broken  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await jobs.submit("pay", {"to": "bob"}, caller=ANN)
+        runtime.store.put = put  # type: ignore[method-assign]
+        for seconds, left in ((0, 1), (59, 1), (2, 0)):
+            clock.advance(seconds)
+            assert [one async for one in jobs.board.left()] == []
+            for space in ("jobs.given", "jobs.of", "jobs.open"):
+                assert len(await runtime.store.scan(space)) == left
+
+
+async def test_a_job_that_has_not_begun_waits_a_month_for_its_tool(tmp_path: Path) -> None:
+    clock = Clock(time())
+    async with working(tmp_path) as (runtime, first):
+        await first.close()
+        job = await Jobs(runtime, clock=clock).submit("pay", {"to": "bob"}, caller=ANN)
+    async with without(tmp_path, clock) as jobs:
+        await jobs._take_up()
+        assert (await jobs.get(job.id, caller=ANN)).state == "queued"
+        clock.advance(31 * 86_400)
+        await jobs._take_up()
+        job = await jobs.get(job.id, caller=ANN)
+    assert job.state == "failed" and job.result is not None and job.result.error is not None
+    assert (job.result.error.code, job.result.error.effects) == ("NOT_FOUND", "none")
 
 
 @pytest.fixture
@@ -595,6 +820,32 @@ async def test_what_may_have_had_effects_is_unknown_when_its_process_was_killed(
         job = await found(jobs, job_id)
     assert job.state == "unknown" and job.result is not None and job.result.error is not None
     assert (job.result.error.code, job.result.error.effects) == ("CONFLICT", "unknown")
+    assert lines(tmp_path / "done") == ["bob"]
+
+
+async def test_an_approved_job_that_was_done_when_its_process_died_has_its_result(
+    tmp_path: Path,
+) -> None:
+    dead = f"{incarnation.mine().rpartition('/')[0]}/2147483646-1#0"
+    async with working(tmp_path) as (runtime, jobs):
+        store, desk = runtime.store, runtime.extension("approval").approvals
+        job = await jobs.submit("ask", {"to": "bob"}, caller=ANN)
+        job = await reached(jobs, job, "waiting")
+        kept = [(s, *one) for s in ("jobs.given", "jobs.open") for one in await store.scan(s)]
+        assert job.approval is not None
+        yes = Decision(approve=True)
+        await desk.decide(job.approval, yes, by=ROOT, channel="terminal")
+        job = await ended(jobs, job)
+        await jobs.close()
+        # it died before it could say so in the job
+        before = msgspec.structs.replace(job, state="running", holder=dead, result=None)
+        await store.put("jobs", job.id, msgspec.to_builtins(before))
+        await store.put("jobs.results", f"{job.id}/{job.attempts}", None)
+        for space, key, record in kept:
+            await store.put(space, key, record.value)
+        async with Jobs(runtime) as later:
+            job = await ended(later, job)
+    assert job.state == "succeeded" and job.result is not None and job.result.metadata.cached
     assert lines(tmp_path / "done") == ["bob"]
 
 

@@ -17,7 +17,7 @@ from toolpost.call import Progress
 from toolpost.client.events import Event
 from toolpost.client.exchange import Exchange, inside
 from toolpost.client.values import Approval, approval, artifact, audited, job, reported
-from toolpost.client.wanted import wanted
+from toolpost.client.wanted import key_header, wanted
 from toolpost.errors import CallError, InvalidSpec
 from toolpost.extensions.artifacts import MOST_READ, About
 from toolpost.failure import failure
@@ -156,12 +156,13 @@ class Approvals:
         """Say no, or take back a yes that nobody has used."""
         return await self._answered(handle, "deny", reason=reason or None, seen=seen)
 
-    async def resume(self, handle: str) -> Result:
-        """Make the call that the yes was given for, as ``execute`` would have."""
+    async def resume(self, handle: str, *, key: str | None = None) -> Result:
+        """Make the call that the yes was given for, as ``execute`` would have. ``key``: its
+        idempotency key.
+        """
         try:
-            return await self._exchange.result(
-                f"/v1/approvals/{inside(handle)}:resume", body={}, timeout=None
-            )
+            path, headers = f"/v1/approvals/{inside(handle)}:resume", key_header(key)
+            return await self._exchange.result(path, body={}, headers=headers)
         except CallError as fault:
             return Result(error=failure(fault, tool=handle, call_id="", effects="once"))
 

@@ -32,5 +32,11 @@ def wanted(
         measure(body)
     except NotPlain as fault:
         raise InvalidArguments(f"{fault}.") from None
-    # with quotes, so that blanks at its ends stay
-    return body, () if key is None else (("Idempotency-Key", f'"{header("key", key)}"'),)
+    return body, key_header(key)
+
+
+def key_header(key: str | None) -> tuple[tuple[str, str], ...]:
+    """The header of an idempotency key, if there is one: with quotes, so that blanks at its ends
+    stay.
+    """
+    return () if key is None else (("Idempotency-Key", f'"{header("key", key)}"'),)

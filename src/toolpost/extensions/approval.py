@@ -113,6 +113,10 @@ class Approval:
         if ask is None and options.prompt:
             self._ask, self._channel = Prompt(), _TERMINAL
         self._asking: set[str] = set()
+        self.edited: dict[str, str | None] = {}
+        """What calls were given that now run with edited arguments, as a digest, by the handle of
+        their yes: a repeat of such a call has the same key and what was given first.
+        """
         self._waiting = 0
         self._needs = [(selector((pattern,)), need) for pattern, need in options.needs.items()]
 
@@ -286,13 +290,21 @@ class _Asked:
             result = await call_next(msgspec.structs.replace(call, ask=None, code=code))
             return _told(call, result, approved, waited)
         if isinstance(found, Edited):
-            result = await self._road.rewalk(call, arguments=found.arguments, grant=handle)
+            edited = self._approval.edited
+            edited[handle] = None if call.key is None else call.pinned()
+            try:
+                result = await self._road.rewalk(call, arguments=found.arguments, grant=handle)
+            finally:
+                del edited[handle]
             return _told(call, result, result.metadata.approved, waited)
         people = tuple(vote.who for vote in found.votes)
         call.note(Approval.name, f"{handle} approved by {', '.join(people)}")
         call.about.approved = approved = Approved(handle, people)
         call.about.waited_ms += waited * 1000
-        approved_call = msgspec.structs.replace(call, ask=None, grant=handle, code=code)
+        given = self._approval.edited.get(handle) or call.given
+        approved_call = msgspec.structs.replace(
+            call, ask=None, grant=handle, code=code, given=given
+        )
         result = await call_next(approved_call)
         return _told(call, result, approved, waited)
 

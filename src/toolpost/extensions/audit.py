@@ -16,7 +16,7 @@ import msgspec
 
 from toolpost.call import Call, Caller
 from toolpost.contracts import Opens, Ring, Road, Surroundings, Walk, Watch
-from toolpost.errors import ConfigError, Unavailable
+from toolpost.errors import PART, ConfigError, Unavailable
 from toolpost.extensions.audit_records import NOT_JSON, SHOWN, ToolRecords, snapshot
 from toolpost.ledger.block import Sent, Shape, encode_row
 from toolpost.ledger.opening import FOLDER, is_there, open_chain
@@ -206,7 +206,7 @@ class Audit:
                 written = await scribe.commit(tool.intent, call, sent, began, size=len(sent))
                 if must and not written:
                     ended = (_NO_RECORD, None)
-                    raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
+                    raise _no_record()
                 ended = (_GONE, None)
                 result = await call_next(call)
                 ended = (result.error, result.metadata)
@@ -219,7 +219,7 @@ class Audit:
     def _refused(self, tool: ToolRecords, call: Call) -> None:
         sent = snapshot(call.arguments)
         self._scribe.put(tool.whole, call, sent, 0.0, _NO_RECORD, None, size=len(sent))
-        raise Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after)
+        raise _no_record()
 
     async def _opened(self) -> Chain:
         if isinstance(self._around.journal, Opens):  # before a key is made for what cannot be kept
@@ -252,6 +252,11 @@ def _apart(sent: Sent | bytearray) -> Sent:
 
 def _said(code: Any, message: str, effects: Any, *, after: float | None = None) -> Failure:
     return Failure(code, message, "wait", code == "UNAVAILABLE", effects, after)
+
+
+def _no_record() -> Unavailable:
+    details = {PART: "audit"}
+    return Unavailable(_NO_RECORD.message, retry_after=_NO_RECORD.retry_after, details=details)
 
 
 _GONE: Final = _said("CANCELLED", "The caller went away.", "unknown")

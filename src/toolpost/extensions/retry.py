@@ -161,10 +161,10 @@ def _around(care: _Care, breaker: Breaker, budget: Budget) -> Around:
             call.about.passed(Retry.name)
             if budget.tokens < budget.most:
                 budget.earn()
-            if breaker.closed:
+            if breaker.closed or call.dry_run:
                 result = await inner(call)
                 if result.error is None:
-                    if breaker.failures:
+                    if breaker.failures and not call.dry_run:
                         breaker.succeeded()
                     return result
             else:
@@ -200,7 +200,7 @@ def _through(
 
     async def both(call: Call) -> Result:
         nonlocal way
-        if gate.running >= gate.most or not breaker.closed:
+        if gate.running >= gate.most or not breaker.closed or call.dry_run:
             return await step(call)
         if call.about.trail is way[0]:
             call.about.trail = way[1]
@@ -241,9 +241,11 @@ class _Care:
         self._honours_key = spec.retry is not None and spec.retry.honours_key
 
     async def after_failure(self, call: Call, call_next: Walk, result: Result) -> Result:
-        """The first attempt has failed."""
+        """The first attempt has failed. A dry run says nothing about what is behind the tool."""
         attempts, began = 1, self._began(call)
         ends = began + self._spec.total_limit
+        if call.dry_run and result.error is not None:
+            return await self._handed_over(call, result, result.error)
         while result.error is not None:
             self._learn(call, result.error)
             pause = self._pause(call, result.error, attempts, ends)

@@ -5,6 +5,9 @@ A tool has ``limits.concurrency`` slots and a queue of ``limits.queue``; a group
 pattern, may share slots of its own (``[extensions.slots.groups]``). In the queue callers take
 turns, and the calls of each are first in, first out: who has many waits for himself. Nobody waits
 beyond his deadline. It refuses to know what a call does with its slot.
+
+A dry run takes no slot: it does not run the tool, so a preview or the acceptance of a job neither
+waits for one nor is refused because the queue is full.
 """
 
 from __future__ import annotations
@@ -80,6 +83,11 @@ class Slots:
         shared = [gate for p, gate in self._groups.items() if self._members[p](spec)]
         return _through_all((gate, *shared)) if shared else _through(gate)
 
+    def at_once(self, spec: ToolSpec) -> int:
+        """How many calls of a tool can run at the same time."""
+        shared = [gate.most for p, gate in self._groups.items() if self._members[p](spec)]
+        return min((spec.limits.concurrency, *shared))
+
     def gauges(self) -> dict[str, tuple[str, dict[str, float]]]:
         """How many calls run and wait right now: metric → (label, its value → the number)."""
         tools, groups = dict(self._tools).items(), self._groups.items()
@@ -102,6 +110,8 @@ def _through(gate: _Gate) -> Around:
                 call.about.trail = way[1]
             else:
                 way = call.about.passed(Slots.name)
+            if call.dry_run:
+                return await inner(call)
             if gate.running < gate.most:  # whoever leaves hands his slot on: nobody waits then
                 gate.running += 1
             else:
@@ -131,7 +141,7 @@ def _through_all(gates: tuple[_Gate, ...]) -> Ring:
         held: list[_Gate] = []
         waited = 0.0
         try:
-            for gate in gates:
+            for gate in () if call.dry_run else gates:
                 waited += await gate.enter(call)
                 held.append(gate)
             result = await call_next(call)

@@ -3,7 +3,8 @@
 Above: ``desk``, which runs them, and whoever only looks (the command line). Below: ``Records``;
 every change of a job names the version that it changes, so that of two who want a job one gets it.
 A process may be killed between any two lines: what a job was given is there before the job is, and
-its result before its end. It refuses to know how a job is run.
+its result before its end. What belongs to an open job has no end by the clock: a clock that jumps
+drops none. It refuses to know how a job is run.
 
     jobs            what is known of a job, by its id
     jobs.given      what it runs with; gone when it has ended
@@ -53,14 +54,16 @@ _ABSENT: Final = "jobs.absent"
 _HOLDERS: Final = "jobs.holders"
 _ID: Final = re.compile(r"jb-[0-9a-f]{20}")
 _BEGINNING: Final = re.compile(r"jb-[0-9a-f]{3,20}")
-_LONGEST: Final = 30 * 86_400.0
-"""Seconds that a job may be open."""
+LONGEST: Final = 30 * 86_400.0
+"""Seconds that a job which has not begun waits for somebody who has its tool."""
 _DAY: Final = 86_400.0
 _SOONEST, _LATEST = 0.05, 0.5
 """Seconds between two looks at the store while somebody follows."""
 LEASE: Final = 60.0
 """Seconds after which a holder that cannot be seen from here, and does not say that it is there, is
-not there."""
+not there: by the monotonic clock of whoever listens."""
+_MISSING: Final = LEASE / 2
+"""The same for one of which nothing is in the store. It says that it is there more often."""
 
 
 class Board:
@@ -79,9 +82,19 @@ class Board:
     ) -> None:
         self._records, self._clock, self._ttl, self._most = records, clock, ttl, most
         self._keep = keep
+        self._beats: dict[str, tuple[int, float]] = {}
+        """Of holders that cannot be seen: the version of what they said last, and since when."""
+        self._unborn: dict[str, float] = {}
+        """Jobs of which there is a trace and no record: since when."""
+        self.in_doubt = False
+        """Whether the last look found jobs of holders that may or may not be there."""
 
     def now(self) -> float:
         return self._clock.time()
+
+    def monotonic(self) -> float:
+        """For how long something lasts: it never jumps."""
+        return self._clock.monotonic()
 
     def new_id(self) -> str:
         """In the order of time, and nobody's to guess."""
@@ -91,19 +104,24 @@ class Board:
         """Keep a new job: it, and its version. The same with the same key is the job that is there
         already, without one. When this returns it is in the store.
         """
-        who = principal(job.caller)
+        who, own = principal(job.caller), job.id
         if given.key is not None:
             job = await self._named(job, who, given.key)
             if (there := await self.found(job.id)) is not None:
                 return _same(job, there[0]), None
-        await self._demand_room(who)
+        try:
+            await self._demand_room(who)
+        except QueueFull:
+            if job.keyed and job.id == own:
+                await self._records.put(_KEYS, job.keyed, None)
+            raise
         put, place = self._records.put, f"{job.id}/{job.given}"
         await asyncio.gather(
-            put(_GIVEN, place, msgspec.to_builtins(given), ttl=_LONGEST),
-            put(_OF, f"{who}/{job.id}", 1, ttl=_LONGEST),
-            put(_OPEN, f"{who}/{job.id}", 1, ttl=_LONGEST),
+            put(_GIVEN, place, msgspec.to_builtins(given)),
+            put(_OF, f"{who}/{job.id}", 1),
+            put(_OPEN, f"{who}/{job.id}", 1),
         )
-        version = await put(_JOBS, job.id, _kept(job), version=0, ttl=_LONGEST)
+        version = await put(_JOBS, job.id, _kept(job), version=0)
         if version is not None:
             return job, version
         there = await self.found(job.id)  # it has this key, and somebody was faster
@@ -210,7 +228,7 @@ class Board:
 
     async def change(self, job: Job, version: int) -> int | None:
         """The job as it is now; ``None``: somebody else has changed it."""
-        return await self._records.put(_JOBS, job.id, _kept(job), version=version, ttl=_LONGEST)
+        return await self._records.put(_JOBS, job.id, _kept(job), version=version)
 
     async def end(self, job: Job, version: int, result: Result, *, state: State) -> Job | None:
         """The job with its end, its result first; ``None``: somebody else has changed it."""
@@ -240,12 +258,16 @@ class Board:
 
     async def left(self, but: Collection[str] = ()) -> AsyncIterator[tuple[Job, int]]:
         """Those that have not ended and that nobody holds; but for some."""
-        after, alive = "", dict[str, bool]()
+        after, alive, self.in_doubt = "", dict[str, bool](), False
         while page := await self._records.scan(_OPEN, after=after):
             for key, _ in page:
                 job_id = key.rpartition("/")[2]
-                if job_id in but or (there := await self.found(job_id)) is None:
+                if job_id in but:
                     continue
+                if (there := await self.found(job_id)) is None:
+                    await self._drop_traces(key, job_id)
+                    continue
+                self._unborn.pop(job_id, None)
                 job, _ = there
                 if job.over:  # whoever ended it did not get any further
                     await self._clear(job)
@@ -254,6 +276,8 @@ class Board:
                     alive[job.holder] = await self.alive(job.holder)
                 if not alive[job.holder]:
                     yield there
+                elif self._beats.get(job.holder, (1, 0.0))[0] == 0:
+                    self.in_doubt = True
             after = page[-1][0]
 
     async def hold(self, holder: str, about: str) -> None:
@@ -275,7 +299,34 @@ class Board:
         life = holder.rpartition("#")[0]
         if incarnation.seen(life):
             return not incarnation.ended(life)
-        return bool(holder) and await self._records.get(_HOLDERS, holder) is not None
+        if not holder:
+            return False
+        record = await self._records.get(_HOLDERS, holder)
+        return self._is_heard(holder, 0 if record is None else record.version)
+
+    def _is_heard(self, holder: str, beat: int) -> bool:
+        """Whether a holder has said something lately. What it says may have outlived its time by a
+        clock that jumped; so it is listened to for a while.
+        """
+        now = self.monotonic()
+        last, since = self._beats.get(holder, (-1, now))
+        if beat != last:
+            if len(self._beats) >= self._most:  # of those that are long gone
+                self._beats.clear()
+            since = now
+            self._beats[holder] = (beat, since)
+        return now - since < (LEASE if beat else _MISSING)
+
+    async def _drop_traces(self, key: str, job_id: str) -> None:
+        """Who put down a job did not get as far as the job itself, unless it is about to."""
+        now = self.monotonic()
+        if now - self._unborn.setdefault(job_id, now) < LEASE:
+            return
+        put = self._records.put
+        for place, _ in await self._records.scan(_GIVEN, prefix=f"{job_id}/"):
+            await put(_GIVEN, place, None)
+        await asyncio.gather(put(_OF, key, None), put(_OPEN, key, None))
+        del self._unborn[job_id]
 
     async def _demand_room(self, who: str) -> None:
         open_ = await self._records.scan(_OPEN, prefix=f"{who}/", limit=self._most)
@@ -290,7 +341,8 @@ class Board:
         there.
         """
         place = digest([who, job.tool, key])
-        while await self._records.put(_KEYS, place, job.id, version=0, ttl=_LONGEST) is None:
+        job = msgspec.structs.replace(job, keyed=place)
+        while await self._records.put(_KEYS, place, job.id, version=0) is None:
             if (record := await self._records.get(_KEYS, place)) is not None:
                 return msgspec.structs.replace(job, id=record.value)
         return job
@@ -319,6 +371,7 @@ class Board:
             put(_GIVEN, f"{job.id}/{job.given}", None),
             put(_CANCEL, job.id, None),
             put(_OF, mine, 1, ttl=self._ttl),
+            *([put(_KEYS, job.keyed, job.id, ttl=self._ttl)] if job.keyed else ()),
         )
         await put(_OPEN, mine, None)  # at last: whoever finds it there does all of this
 

@@ -27,7 +27,7 @@ from toolpost.spec import ToolSpec
 
 _BROUGHT: Final = "brought"
 _ON_THE_WAY_IN: Final = frozenset(
-    ("access", "policy", "rate", "approval", "cache", "once", "retry", "slots")
+    ("access", "policy", "once.lookup", "rate", "approval", "cache", "once", "retry", "slots")
 )
 """Guards that decide whether a call is made. That was decided."""
 

@@ -28,13 +28,23 @@ from toolpost.config import Config
 from toolpost.contracts import Clock
 from toolpost.digest import canonical, digest
 from toolpost.errors import CallError, InvalidArguments
-from toolpost.jobs.board import LEASE, Board
+from toolpost.jobs.board import LEASE, LONGEST, Board
 from toolpost.jobs.carried import Carriers
 from toolpost.jobs.gravity import gravest
 from toolpost.jobs.held import Held
 from toolpost.jobs.recovery import Recovery, extension
 from toolpost.jobs.running import PATIENCE, Running, walked
-from toolpost.jobs.values import Given, Job, State, cancelled, gone, shown, state_of, unknown
+from toolpost.jobs.values import (
+    Given,
+    Job,
+    State,
+    cancelled,
+    gone,
+    not_begun,
+    shown,
+    state_of,
+    unknown,
+)
 from toolpost.runtime import Runtime
 
 _log = logging.getLogger("toolpost.jobs")
@@ -236,8 +246,10 @@ class Jobs:
             await self._running.until_none_is_held()
             await self.board.let_go(self._name)
             await self._take_up()
-            if not self._held:
+            if not self._held and not self.board.in_doubt:
                 return
+            if not self._held:
+                await asyncio.sleep(_LEFT)
             await self._say_hold()
 
     # What is done again and again.
@@ -297,6 +309,8 @@ class Jobs:
                 there = self._runtime.registry.get(job.tool) is not None
                 if there or (job.carrier and job.state == "running"):
                     await self._take(job, version)
+                elif job.state != "running" and self.board.now() - job.created >= LONGEST:
+                    await self.board.end(job, version, not_begun(job), state="failed")
                 elif not job.carrier and job.state != "waiting":
                     await self._leave(job, version)
 

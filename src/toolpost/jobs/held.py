@@ -37,10 +37,17 @@ class Held:
         self.outcome: Result | None = None
         """What has come of its attempt, until that is kept."""
         self.settled = False
+        self.outages = 0
+        """How often its turn was put off because the store was away."""
+        self._since = board.monotonic()
         self.turn = asyncio.Lock()
         self.listeners: set[asyncio.Queue[Progress | None]] = set()
         self._telling: asyncio.Task[None] | None = None
         self._report: Progress | None = None
+
+    def waited(self) -> float:
+        """Seconds since it is ours, whatever the clock on the wall does."""
+        return self._board.monotonic() - self._since
 
     async def take(self) -> bool:
         """Make it ours; ``False``: somebody else was faster."""

@@ -20,15 +20,15 @@ import msgspec
 
 from toolpost.call import Caller, Progress, new_call_id
 from toolpost.contracts import PARCEL, Parcel
-from toolpost.errors import CallError, InternalError
+from toolpost.errors import PART, CallError, InternalError
 from toolpost.failure import failure
 from toolpost.jobs.board import Board
 from toolpost.jobs.carried import Carriers, parcel
 from toolpost.jobs.held import Held
 from toolpost.jobs.lane import Lane
-from toolpost.jobs.recovery import Recovery, own_key
+from toolpost.jobs.recovery import Recovery, extension, own_key
 from toolpost.jobs.values import Given, Job, State, cancelled, state_of, unknown
-from toolpost.result import Result
+from toolpost.result import Failure, Result
 from toolpost.runtime import Runtime
 
 _log = logging.getLogger("toolpost.jobs")
@@ -38,6 +38,8 @@ _ABSENT: Final = 1.0
 PATIENCE: Final = 3600.0
 """Seconds that a job waits for its turn where a rate or a queue sends it away, or for its tool."""
 _LATER: Final = ("RATE_LIMITED", "QUEUE_FULL")
+_DOUBLED: Final = 6
+"""How often the pause before the next attempt doubles while the store is away."""
 _replace = msgspec.structs.replace
 
 
@@ -52,9 +54,15 @@ class Running:
         self.held: dict[str, Held] = {}
         self.seen_through = 0
         self.here, self._elsewhere = (
-            Lane(self._run, most=most, wanted=lambda held: held.job.id in self.held)
+            Lane(
+                self._run,
+                most=most,
+                wanted=lambda held: held.job.id in self.held,
+                at_once=self._at_once,
+            )
             for most in (most, _CARRIED)
         )
+        self._slots = getattr(extension(runtime, "slots"), "at_once", None)
         self._changed, self._begins = asyncio.Event(), False
 
     @property
@@ -99,6 +107,11 @@ class Running:
             held.stopped = True
             held.task.cancel()
 
+    def _at_once(self, tool: str) -> int | None:
+        """How many jobs of a tool may run: one more would only wait for a slot."""
+        spec = self._runtime.registry.get(tool)
+        return None if spec is None or self._slots is None else self._slots(spec)
+
     async def _run(self, held: Held) -> None:
         try:
             await self._attempt(held)
@@ -123,7 +136,7 @@ class Running:
             await self._collected(held, given)
             return
         now, carrier = self._board.now(), self._carriers.of(held.job.tool)
-        if held.job.carrier and self._is_absent(held.job):
+        if held.job.carrier and self._is_absent(held):
             self._later(held, _ABSENT)
             return
         if not held.job.carrier and self._runtime.registry.get(held.job.tool) is None:
@@ -167,10 +180,10 @@ class Running:
             on_progress=held.hearing(asyncio.get_running_loop()),
         )
 
-    def _is_absent(self, job: Job) -> bool:
+    def _is_absent(self, held: Held) -> bool:
         """Whether nobody has its tool right now, and may have it again soon."""
-        waited = self._board.now() - job.created
-        return self._runtime.registry.get(job.tool) is None and waited < PATIENCE
+        gone = self._runtime.registry.get(held.job.tool) is None
+        return gone and held.waited() < PATIENCE
 
     async def _collected(self, held: Held, given: Given | None) -> None:
         """See a job through that somebody else has handed over."""
@@ -201,24 +214,32 @@ class Running:
         if error is not None and error.code == "APPROVAL_REQUIRED" and handle is not None:
             if not await held.write(_replace(job, state="waiting", approval=handle)):
                 self.drop(held)
-        elif error is not None and self._may_come_again(job, result):
+        elif error is not None and self._may_come_again(held, result):
             if await held.write(_replace(job, state="queued")):
-                self._later(held, error.retry_after or 1.0)
+                pause = error.retry_after or 1.0
+                if _is_ours(error):
+                    pause *= 2 ** min(held.outages, _DOUBLED)
+                    held.outages += 1
+                self._later(held, pause)
             else:
                 self.drop(held)
         else:
             await self._over(held, result, state_of(result))
         held.outcome, held.settled = None, True
 
-    def _may_come_again(self, job: Job, result: Result) -> bool:
-        """A full queue is no end, nor is a rate, nor a key whose call seems to run still."""
-        error, waited = result.error, self._board.now() - job.created
+    def _may_come_again(self, held: Held, result: Result) -> bool:
+        """A full queue is no end, nor is a rate, nor a key whose call seems to run still, nor a
+        store that is away: that is waited for, however long it takes.
+        """
+        error, job, waited = result.error, held.job, held.waited()
         assert error is not None
+        if _is_ours(error):
+            return True
         if error.code == "CONFLICT" and error.retryable:
             return waited < PATIENCE
         if job.carrier and error.code == "UNAVAILABLE" and error.retryable:
             return error.effects == "none" and waited < PATIENCE
-        if error.code == "NOT_FOUND" and self._is_absent(job):
+        if error.code == "NOT_FOUND" and self._is_absent(held):
             return bool(job.carrier) or error.effects == "none"
         return error.code in _LATER and error.effects == "none" and waited < PATIENCE
 
@@ -314,6 +335,12 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def _is_ours(error: Failure) -> bool:
+    """Whether the call was refused before it ran because the store, or the audit in it, is away."""
+    refused = error.code == "UNAVAILABLE" and error.retryable and error.effects == "none"
+    return refused and (error.details or {}).get(PART) in ("store", "audit")
 
 
 def _lost(job: Job) -> Result:

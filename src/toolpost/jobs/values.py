@@ -53,6 +53,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For people: redacted, and cut."""
     same: str = ""
     """Of one with a key: a digest of what a repeat has to be given as well."""
+    keyed: str = ""
+    """Of one with a key: where that is kept."""
     session: str | None = None
     started: float | None = None
     ended: float | None = None
@@ -77,7 +79,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def to_dict(self) -> dict[str, Any]:
         """For people and for programs; without what only those need who run it."""
         data: dict[str, Any] = msgspec.to_builtins(self)
-        for inner in ("holder", "given", "same", "deaths", "carrier"):
+        for inner in ("holder", "given", "same", "keyed", "deaths", "carrier"):
             data.pop(inner, None)
         data["caller"] = redact(msgspec.to_builtins(self.caller))
         if self.result is not None:
@@ -137,6 +139,16 @@ def gone(job: Job) -> Result:
         f"Nobody has the tool {job.tool!r} any more, which this job began with. Submit it again "
         "when the tool is there.",
         effects="unknown",
+        remedy="stop",
+    )
+    return _failed(job, why)
+
+
+def not_begun(job: Job) -> Result:
+    """The result of a job for whose tool nobody came."""
+    why = ToolNotFound(
+        f"Nobody has had the tool {job.tool!r} for a month. Submit the job again when it is there.",
+        effects="none",
         remedy="stop",
     )
     return _failed(job, why)

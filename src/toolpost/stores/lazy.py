@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from toolpost.contracts import Health, Line, Prunes, Record, Store
-from toolpost.errors import CallError, SetupError, ToolpostError, Unavailable
+from toolpost.errors import PART, CallError, SetupError, ToolpostError, Unavailable
 from toolpost.stores.kept import unwritable
 
 _log = logging.getLogger("toolpost.store")
 _PROBES: Final = "health"
 _PROBE_LIFE: Final = 60.0
 """Seconds after which the value that a probe wrote goes."""
+STORE: Final = {PART: "store"}
 
 
 @runtime_checkable
@@ -164,7 +165,12 @@ class LazyStore:
             self._store.accept_loss()
 
     async def get(self, space: str, key: str) -> Record | None:
-        return await (await self._opened()).get(space, key)
+        store = await self._opened()
+        try:
+            return await store.get(space, key)
+        except Unavailable as fault:
+            _name_part(fault)
+            raise
 
     async def put(
         self,
@@ -175,13 +181,22 @@ class LazyStore:
         version: int | None = None,
         ttl: float | None = None,
     ) -> int | None:
-        return await (await self._opened()).put(space, key, value, version=version, ttl=ttl)
+        store = await self._opened()
+        try:
+            return await store.put(space, key, value, version=version, ttl=ttl)
+        except Unavailable as fault:
+            _name_part(fault)
+            raise
 
     async def scan(
         self, space: str, *, prefix: str = "", after: str = "", limit: int = 1000
     ) -> Sequence[tuple[str, Record]]:
         store = await self._opened()
-        return await store.scan(space, prefix=prefix, after=after, limit=limit)
+        try:
+            return await store.scan(space, prefix=prefix, after=after, limit=limit)
+        except Unavailable as fault:
+            _name_part(fault)
+            raise
 
     async def append(self, lines: Sequence[Line]) -> None:
         await (await self._opened()).append(lines)
@@ -203,7 +218,10 @@ class LazyStore:
             await self.open()
         except SetupError as fault:  # of the config, which is no business of a caller
             why = "What must be kept cannot be: the store cannot be opened."
-            raise Unavailable(why, retry_after=1.0) from fault
+            raise Unavailable(why, retry_after=1.0, details=STORE) from fault
+        except Unavailable as fault:
+            _name_part(fault)
+            raise
         return self._store
 
     def _is_open(self) -> bool:
@@ -225,6 +243,11 @@ class LazyStore:
     def _told(self, fault: ToolpostError) -> str:
         """A message for callers does not name the place."""
         return f"{self.path}: {fault}" if self.path and isinstance(fault, CallError) else str(fault)
+
+
+def _name_part(fault: Unavailable) -> None:
+    """Have an error say that it is the store that is away: whoever gets it may wait for that."""
+    fault.details = {**(fault.details or {}), **STORE}
 
 
 def _could_be_made(file: Path) -> Health:

@@ -55,9 +55,8 @@ GREET = "test_input_required_result_elicitation"
 @asynccontextmanager
 async def asked(base: Path, **settings: Any) -> AsyncIterator[Running]:
     ran.clear()
-    async with serving(
-        TOOLS, base, settings=McpSettings(**settings), guards=["approval"]
-    ) as running:
+    guards = ["once.lookup", "approval", "once"]
+    async with serving(TOOLS, base, settings=McpSettings(**settings), guards=guards) as running:
         yield running
 
 
@@ -235,6 +234,22 @@ async def test_a_client_without_dialogs_gets_a_handle_in_the_error(
         assert told["details"]["approval"] in refused.content[0].text
         await _approve(running)
         assert not (await client.call_tool("send", {"to": "Ada"})).is_error
+    assert ran == ["Ada"]
+
+
+async def test_an_approved_call_whose_answer_was_lost_is_repeated_by_its_key(
+    tmp_path: Path,
+) -> None:
+    keyed = {"_meta": envelope(**{"toolpost/key": "order-1"})}
+    async with asked(tmp_path) as running:
+        refused = await call(running.url, "send", {"to": "Ada"}, **keyed)
+        assert refused["result"]["_meta"]["toolpost/error"]["code"] == "APPROVAL_REQUIRED"
+        await _approve(running)
+        lost, found = [await call(running.url, "send", {"to": "Ada"}, **keyed) for _ in range(2)]
+        assert lost["result"]["content"] == found["result"]["content"]
+        assert not found["result"].get("isError")
+        other = await call(running.url, "send", {"to": "Eve"}, **keyed)
+        assert other["result"]["_meta"]["toolpost/error"]["code"] == "CONFLICT"
     assert ran == ["Ada"]
 
 

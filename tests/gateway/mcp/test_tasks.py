@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.mcp.running import Running, call, envelope, gateway, headers_for, post
-from toolpost import ToolFailed, tool
+from toolpost import Limits, ToolFailed, tool
 
 pytestmark = pytest.mark.anyio
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -103,3 +104,24 @@ async def test_a_task_that_is_not_there_and_one_that_the_header_does_not_name(
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, -32020)
     bad = await call(running.url, "compute", {"seconds": "x"}, **ABLE)
     assert bad["result"]["_meta"]["toolpost/error"]["code"] == "VALIDATION_ERROR"
+
+
+async def test_a_task_is_begun_though_every_slot_of_its_tool_is_taken(tmp_path: Path) -> None:
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    @tool(timeout=120, limits=Limits(concurrency=1, queue=0))
+    async def hold() -> str:
+        """Hold on until it is told to go on."""
+        begun.set()
+        await go.wait()
+        return "held"
+
+    async with gateway([hold], tmp_path, guards=["slots"]) as running:
+        first = (await call(running.url, "hold", **ABLE))["result"]
+        await begun.wait()
+        second = (await call(running.url, "hold", **ABLE))["result"]
+        assert (second["resultType"], second["status"]) == ("task", "working")
+        go.set()
+        for task in (first, second):
+            done = await ended(running, task["taskId"])
+            assert done["result"]["structuredContent"] == {"result": "held"}

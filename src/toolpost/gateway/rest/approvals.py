@@ -26,7 +26,7 @@ from toolpost.gateway.problems import Refused
 from toolpost.gateway.rest.asked import MOST, queried, reply, sent, text_in, whole
 from toolpost.gateway.rest.calls import Calls
 from toolpost.gateway.rest.resources import APPROVAL
-from toolpost.gateway.rest.wanted import Wanted
+from toolpost.gateway.rest.wanted import Wanted, key_of
 from toolpost.wording import explained, short
 
 _PAGE: Final = 100
@@ -162,13 +162,15 @@ class _Resume:
         self._behind, self._desk, self._calls = behind, desk, calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if await body_of(dict(scope["headers"]), receive, self._behind.settings.body) not in _EMPTY:
+        headers = dict(scope["headers"])
+        if await body_of(headers, receive, self._behind.settings.body) not in _EMPTY:
             raise Refused(400, "There is nothing to say: the call is the one that was asked for.")
         caller = caller_of(scope)
         request = await self._desk.found_own(scope["path_params"]["handle"], caller)
         wanted = Wanted(request.exact(), request.session, None, None, request.handle)
         call_id = new_call_id()
-        result = await self._calls.resumed(request.tool, wanted, caller, call_id)
+        key = key_of(headers)
+        result = await self._calls.resumed(request.tool, wanted, caller, call_id, key=key)
         await send_result(send, result, call_id)
 
 

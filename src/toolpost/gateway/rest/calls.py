@@ -99,9 +99,11 @@ class Calls:
         result = await self.executed(name, wanted, caller, call_id, this_task(), dry_run=True)
         return await send_result(send, result, call_id), call_id
 
-    async def resumed(self, name: str, wanted: Wanted, caller: Caller, call_id: str) -> Result:
+    async def resumed(
+        self, name: str, wanted: Wanted, caller: Caller, call_id: str, *, key: str | None
+    ) -> Result:
         """A call that was asked for before, and waited for a yes."""
-        return await self.executed(name, wanted, caller, call_id, this_task())
+        return await self.executed(name, wanted, caller, call_id, this_task(), key=key)
 
     def executed(
         self,

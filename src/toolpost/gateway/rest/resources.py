@@ -357,6 +357,7 @@ PATHS: Final[Mapping[str, Any]] = {
             "Make the call that a yes was given for.",
             _json(_ref("Result"), "What came back."),
             _HANDLE,
+            {"$ref": "#/components/parameters/IdempotencyKey"},
         )
     },
     "/v1/jobs": {
