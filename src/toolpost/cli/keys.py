@@ -152,7 +152,7 @@ def show(asked: Asked, *, key_id: str, as_json: bool) -> None:
 def revoke(asked: Asked, *, key_id: str, as_json: bool) -> None:
     """End a key.
 
-    Within five seconds no gateway on this store accepts it.
+    Within five seconds no gateway on this store accepts it, and requests that are open end.
     """
 
     async def ended(keys: Keys, tell: Tell) -> ApiKey:
