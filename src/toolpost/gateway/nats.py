@@ -20,6 +20,7 @@ from toolpost.bus.connection import Bus, drained
 from toolpost.bus.large import Large, unsent
 from toolpost.bus.wire import Envelope, said
 from toolpost.call import Caller, Progress, new_call_id
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import CallError, InternalError, InvalidArguments, Unauthorized
 from toolpost.failure import failure
 from toolpost.gateway.identity import Identity
@@ -55,7 +56,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     progress: bool = False
 
 
-_wanted: Final = msgspec.json.Decoder(Envelope[Wanted])
+_wanted: Final = StrictDecoder[Envelope[Wanted]](Envelope[Wanted])
 
 
 class NatsDoor:
@@ -222,8 +223,8 @@ class NatsDoor:
 def _read(body: bytes) -> Envelope[Wanted]:
     try:
         told = _wanted.decode(body)
-    except (msgspec.MsgspecError, ValueError) as fault:
-        raise InvalidArguments(f"This is no call: {fault}") from None
+    except NotStrictJson as fault:
+        raise InvalidArguments(f"This is no call. {fault}") from None
     if told.type != REQUEST:
         raise InvalidArguments(f"A call is of the type {REQUEST}.")
     return told
