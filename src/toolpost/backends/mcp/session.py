@@ -322,7 +322,7 @@ class Session:
         """
         calls = list(self._calls.values())
         assert self._elicits is not None, "else nothing was said of it"
-        if len({call.caller.id for call in calls}) != 1:
+        if len({call.caller.principal for call in calls}) != 1:
             _log.warning("a question of a server is declined: it is not clear whose call it is")
             return types.ElicitResult(action="cancel")
         return await _elicited(self._elicits, calls[-1], params)

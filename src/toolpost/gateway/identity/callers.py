@@ -85,7 +85,12 @@ class Identity:
         """``MissingPart`` where tokens are to be verified, and what that takes is not installed."""
         keys = Keys(records, clock=clock) if settings.keys or settings.anonymous else None
         make = _issuer_kind() if settings.issuers else None
-        issuers = [make(n, s, clock=clock) for n, s in settings.issuers.items()] if make else []
+        alone = len(settings.issuers) < 2
+        issuers = (
+            [make(n, s, clock=clock, alone=alone) for n, s in settings.issuers.items()]
+            if make
+            else []
+        )
         return cls(settings, keys=keys, issuers=issuers, clock=clock)
 
     async def open(self) -> None:
