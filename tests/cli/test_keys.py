@@ -121,11 +121,11 @@ def test_a_role_that_nothing_names_and_a_pattern_that_is_none_are_said(tmp_path:
 
 def test_a_key_is_replaced_by_one_of_the_same_caller(tmp_path: Path) -> None:
     (tmp_path / "toolpost.toml").write_text("", encoding="utf-8")
-    words = ("keys", "create", "ci", "--user", "ann", "--role", "operator", "--json")
-    old = json_of(toolpost(*words, cwd=tmp_path))
+    words = ("keys", "create", "ci", "--user", "ann", "--role", "operator")
+    old = json_of(*words, cwd=tmp_path)
     again = toolpost("keys", "create", "ci", cwd=tmp_path)
     assert again.returncode != 0 and f"toolpost keys rotate {old['id']}" in again.stderr
-    new = json_of(toolpost("keys", "rotate", old["id"], "--json", cwd=tmp_path))
+    new = json_of("keys", "rotate", old["id"], cwd=tmp_path)
     same = ("name", "user", "agent", "roles", "tools", "state")
     assert [new[field] for field in same] == [old[field] for field in same]
     assert abs(new["expires"] - new["created"] - (old["expires"] - old["created"])) < 1

@@ -390,3 +390,14 @@ async def test_metrics_are_text_for_prometheus(served: Running) -> None:
     answer = await served.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert b'toolpost_calls_total{tool="add"}' in answer.body
+
+
+async def test_arguments_without_their_wrapper_are_told_where_they_belong(served: Running) -> None:
+    answer = await served.post("/v1/tools/add:call", {"a": 1, "b": 2})
+    assert answer.status == 422
+    assert answer.data["detail"] == (
+        '/a: is not known here; put what the tool takes into "arguments": '
+        '{"arguments": {"a": …, "b": …}}'
+    )
+    typo = await served.post("/v1/tools/add:call", {"argumets": {"a": 1}})
+    assert "did you mean 'arguments'?" in typo.data["detail"]

@@ -42,7 +42,7 @@ _LENGTH: Final = re.compile(r"([0-9]{1,6})(min|h|d)")
 def command() -> None:
     """Make, list and revoke the API keys of the gateway.
 
-    An id may be shortened as long as it is clear.
+    An id may be shortened as long as it is clear, and a name will do where one live key has it.
     """
 
 
@@ -115,7 +115,7 @@ def rotate(asked: Asked, *, key_id: str, expires: str | None, end_old: bool, as_
     and what belongs to that. The old one works until it is revoked.
     """
 
-    async def made(keys: Keys, tell: Tell) -> tuple[ApiKey, str]:
+    async def made(keys: Keys, tell: Tell) -> tuple[ApiKey, str, str]:
         old = await keys.like(key_id)
         seconds = None if old.expires is None else old.expires - old.created
         if expires is not None:
@@ -126,12 +126,12 @@ def rotate(asked: Asked, *, key_id: str, expires: str | None, end_old: bool, as_
             raise Unavailable("The audit cannot be written, and there is no key without a record.")
         if end_old and old.revoked is None:
             await tell(await keys.revoke(old.id), KEY_REVOKED)
-        return key, text
+        return key, text, old.id
 
-    key, text = _asked(asked, made, lasting=True)
+    key, text, old = _asked(asked, made, lasting=True)
     _hand_over(key, text, as_json=as_json)
     if not end_old and not as_json:
-        err(safe(f"The old one works until you end it: toolpost keys revoke {key_id}"))
+        err(safe(f"The old one works until you end it: toolpost keys revoke {old}"))
 
 
 def _hand_over(key: ApiKey, text: str, *, as_json: bool) -> None:

@@ -155,19 +155,32 @@ class Keys:
         return sorted([key async for key in self._each()], key=lambda key: (key.created, key.id))
 
     async def like(self, beginning: str) -> ApiKey:
-        """The only key whose id begins so: for people, who type, or paste a whole key."""
+        """The only key whose id begins so, else the only live one of this name: for people, who
+        type, or paste a whole key.
+        """
+        name = beginning
         beginning = beginning.removeprefix(PREFIX).partition("_")[0]
         found: list[tuple[str, Record]] = []
         if _BEGINNING.fullmatch(beginning):
             found = list(await self._records.scan(SPACE, prefix=beginning, limit=2))
         if not found:
-            raise _unknown(beginning)
+            return await self._called(name)
         if len(found) > 1:
             raise Conflict(f"Several keys begin with {beginning}: write more of it.")
         key = _read(found[0][1])
         if key is None:
             raise Conflict(f"What is kept of the key {found[0][0]} cannot be read.")
         return key
+
+    async def _called(self, name: str) -> ApiKey:
+        now = self._clock.time()
+        live = [key async for key in self._each() if key.name == name and key.state(now) == "live"]
+        if len(live) > 1:
+            ids = ", ".join(key.id for key in live)
+            raise Conflict(f"Several keys have this name: write the id of one of them: {ids}.")
+        if not live:
+            raise _unknown(name)
+        return live[0]
 
     async def revoke(self, key_id: str) -> ApiKey:
         """End it for good; one that has ended stays as it is."""
