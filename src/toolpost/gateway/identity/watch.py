@@ -18,6 +18,7 @@ _EVERY: Final = 0.5
 """Seconds between two looks at the requests in flight."""
 _WITHIN: Final = 2.0
 """Seconds that verifying a credential again may take."""
+_WARN_EVERY: Final = 30.0
 _AT_ONCE: Final = 32
 """Credentials that are verified at the same time."""
 End = Callable[[], Coroutine[Any, Any, None]]
@@ -37,6 +38,9 @@ class CredentialWatch:
         self._ended: dict[asyncio.Task[Any], asyncio.Task[None] | None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._work: set[asyncio.Task[None]] = set()
+        self._warned = -_WARN_EVERY
+        self._verifying: set[bytes] = set()
+        """Credentials that are being verified: a slow store is not asked again meanwhile."""
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -85,7 +89,9 @@ class CredentialWatch:
             return
         self._timer = asyncio.get_running_loop().call_later(_EVERY, self._tick)
         presented = {authorization for authorization, _ in self._requests.values()}
+        presented -= self._verifying
         stale = [one for one in presented if not self._is_fresh(one)]
+        self._verifying.update(stale)
         for at in range(0, len(stale), _AT_ONCE):
             self._start(self._verify(stale[at : at + _AT_ONCE]))
 
@@ -97,10 +103,18 @@ class CredentialWatch:
             async with asyncio.timeout(_WITHIN):
                 good = await self._is_good(authorization)
         except Exception as fault:  # noqa: BLE001 - the store is away: running work is not for that
-            _log.warning("a credential in use cannot be verified again right now: %s", fault)
+            self._warn(fault)
             return
+        finally:
+            self._verifying.discard(authorization)
         if not good:
             self.end(authorization)
+
+    def _warn(self, fault: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._warned > _WARN_EVERY:
+            self._warned = now
+            _log.warning("credentials in use cannot be verified again right now: %r", fault)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
