@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolpost.call import OWNER, Caller
 from toolpost.errors import ConfigError
-from toolpost.patterns import glob, selector
+from toolpost.patterns import caller_matcher, glob, selector
 from toolpost.spec import ToolSpec
 
 SPEC = ToolSpec(
@@ -74,3 +75,36 @@ def test_a_hostile_text_does_not_make_a_glob_expensive() -> None:
     begun = time.monotonic()
     assert not matches(text)
     assert time.monotonic() - begun < 5
+
+
+BOT = Caller("key:0123456789ab", user="ann", agent="bot", key="ci")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        *(("ann", True), ("bot", True), ("ci", True), ("key:0123456789ab", True)),
+        *(("user:ann", True), ("agent:bot", True), ("key:ci", True), ("key:c*", True)),
+        *(("user:bot", False), ("agent:ann", False), ("key:ann", False), ("user:ci", False)),
+        *(("*", True), ("b?t", True), ("annie", False), ("user:*", True), ("local", False)),
+    ],
+)
+def test_a_caller_is_meant_by_any_of_its_names_or_by_the_one_that_is_said(
+    pattern: str, fits: bool
+) -> None:
+    assert caller_matcher((pattern,))(BOT) is fits
+
+
+def test_attack_a_name_does_not_pass_for_another_kind_of_name_or_for_the_owner() -> None:
+    sly = Caller("corp:x", user="key:ci", agent="user:ann")
+    assert not caller_matcher(("key:ci", "user:ann"))(sly)
+    assert not caller_matcher(("owner", "local"))(Caller("corp:owner", user="owner", agent="local"))
+    assert caller_matcher(("owner",))(OWNER)
+
+
+def test_users_of_two_issuers_are_two_principals() -> None:
+    one = Caller("corp:ann", user="ann", issuer="corp")
+    other = Caller("club:ann", user="ann", issuer="club")
+    assert (one.principal, other.principal) == ("user:corp/ann", "user:club/ann")
+    assert caller_matcher(("user:corp/ann",))(one)
+    assert not caller_matcher(("user:corp/ann",))(other)

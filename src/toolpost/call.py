@@ -22,7 +22,8 @@ from toolpost.wording import shortened
 
 
 class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who asks. ``user`` is the person, ``agent`` the program that acts for them.
+    """Who asks. ``user`` is the person, ``agent`` the program that acts for them, ``key`` the name
+    of the API key that was presented. ``issuer`` names who vouches for the user, where several do.
 
     ``owner`` is true for whoever runs the process itself, where no identity is configured.
     ``tools`` are patterns of the only tools that there are for this caller; without it, all are.
@@ -34,6 +35,19 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
     roles: frozenset[str] = frozenset()
     owner: bool = False
     tools: tuple[str, ...] | None = None
+    key: str | None = None
+    issuer: str | None = None
+
+    @property
+    def principal(self) -> str:
+        """On whose behalf a call runs: ``user:NAME``, else ``key:NAME``, else ``owner``; a caller
+        that is none of these is ``caller:ID``.
+        """
+        if self.user is not None:
+            return f"user:{self.user}" if self.issuer is None else f"user:{self.issuer}/{self.user}"
+        if self.key is not None:
+            return f"key:{self.key}"
+        return "owner" if self.owner else f"caller:{self.id}"
 
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 
+from toolpost.call import Caller
 from toolpost.errors import ConfigError
 from toolpost.spec import ToolSpec
 from toolpost.wording import nearest, short
 
+_CALLER_KINDS = ("user", "key", "agent")
+OWN_NAMES = frozenset(("owner", "local"))
 _FIELDS = ("tag", "category", "kind", "label")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,200}")
 _CHOICE = re.compile(r"\[!?\]?[^\]]*\]")
@@ -34,6 +37,39 @@ def glob(patterns: Sequence[str]) -> Callable[[str], bool]:
     if not wild:
         return plain.__contains__
     return lambda text: text in plain or any(match(text) for match in wild)
+
+
+def caller_matcher(patterns: Iterable[str]) -> Callable[[Caller], bool]:
+    """Whether a caller is meant by any of the patterns. A plain name is that of a user, a key or an
+    agent, or a caller's id; ``user:``, ``key:`` and ``agent:`` say which. ``owner`` and ``local``
+    are the ids that the owner of the process has, and nobody else's name.
+    """
+    plain: list[str] = []
+    ids: list[str] = []
+    kinds: dict[str, list[str]] = {kind: [] for kind in _CALLER_KINDS}
+    for pattern in patterns:
+        kind, colon, rest = pattern.partition(":")
+        if colon and kind in kinds:
+            kinds[kind].append(rest)
+            ids.append(pattern)  # the id of a key's caller begins so, too
+        elif pattern in OWN_NAMES:
+            ids.append(pattern)
+        else:
+            plain.append(pattern)
+    is_id = glob([*ids, *plain])
+    is_user, is_key, is_agent = (glob([*kinds[kind], *plain]) for kind in _CALLER_KINDS)
+
+    def matches(caller: Caller) -> bool:
+        user, key, agent = caller.user, caller.key, caller.agent
+        return (
+            is_id(caller.id)
+            or (user is not None and is_user(user))
+            or (caller.issuer is not None and is_user(f"{caller.issuer}/{user}"))
+            or (key is not None and is_key(key))
+            or (agent is not None and is_agent(agent))
+        )
+
+    return matches
 
 
 def selector(patterns: Iterable[str]) -> Callable[[ToolSpec], bool]:

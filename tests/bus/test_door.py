@@ -64,11 +64,13 @@ async def door(
             yield made.id, text, client
 
 
-async def asked(client: Bus, payload: Any, key: str | None, kind: str = REQUEST) -> Any:
+async def asked(
+    client: Bus, payload: Any, key: str | None, kind: str = REQUEST, *, seconds: float = 10
+) -> Any:
     connection = await client.client()
     body = said(kind, payload, source="test", number="q1")
     headers = None if key is None else {"Authorization": f"Bearer {key}"}
-    answer = await connection.request(client.subjects.call, body, timeout=10, headers=headers)
+    answer = await connection.request(client.subjects.call, body, timeout=seconds, headers=headers)
     told = json.loads(answer.data)
     assert told["type"] == "call.response"
     return told
@@ -84,6 +86,32 @@ async def test_a_call_over_the_bus_walks_the_whole_road(
         assert "audit" in told["payload"]["metadata"]["trail"]
         denied = await asked(client, {"tool": "erase"}, key)
         assert denied["payload"]["error"]["code"] in ("UNAUTHORIZED", "POLICY_DENIED", "NOT_FOUND")
+
+
+async def test_a_call_over_the_bus_ends_when_its_key_is_revoked(
+    nats: Embedded, prefix: str, tmp_path: Path
+) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=0, effects="once", timeout=60)
+    async def linger() -> str:
+        """Run until it is stopped."""
+        began.set()
+        try:
+            await asyncio.sleep(55)
+        finally:
+            ended.set()
+        return "done"
+
+    doors: list[NatsDoor] = []
+    async with door(nats, prefix, tmp_path, linger, doors=doors) as (name, key, client):
+        answer = asyncio.create_task(asked(client, {"tool": "linger"}, key, seconds=40))
+        await began.wait()
+        await Keys(doors[0]._runtime.store, clock=SystemClock()).revoke(name)
+        error = (await answer)["payload"]["error"]
+        assert (error["code"], error["effects"]) == ("UNAUTHORIZED", "unknown")
+        assert "has been revoked or has expired" in error["message"]
+        assert ended.is_set()
 
 
 async def test_attack_nobody_is_anonymous_on_the_bus(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from tests.cli.program import json_of, toolpost
 from toolpost.clock import SystemClock
@@ -92,20 +94,43 @@ def test_json_has_the_key_once_and_what_is_wrong_says_what_to_do(tmp_path: Path)
 
 def test_a_role_that_nothing_names_and_a_pattern_that_is_none_are_said(tmp_path: Path) -> None:
     config = tmp_path / "toolpost.toml"
-    create = ("keys", "create", "ci", "--role")
+    numbers = itertools.count()
+
+    def create(role: str) -> Any:
+        """Each has a name of its own."""
+        name = f"ci-{next(numbers)}"
+        return toolpost("keys", "create", name, "--role", role, cwd=tmp_path)
+
     config.write_text("", encoding="utf-8")
-    assert "warning" not in toolpost(*create, "opertor", cwd=tmp_path).stderr
+    assert "warning" not in create("opertor").stderr
     config.write_text(
         '[extensions.access.roles.operator]\ncall = ["*"]\n[extensions.policy]\nfile = "p.toml"\n',
         encoding="utf-8",
     )
     rule = '[[rules]]\nid = "a"\ndecision = "deny"\nrole = ["guest-*"]\n'
     (tmp_path / "p.toml").write_text(rule, encoding="utf-8")
-    done = toolpost(*create, "opertor", cwd=tmp_path)
+    done = create("opertor")
     assert "names the role 'opertor'; did you mean 'operator'?" in done.stderr
     assert done.returncode == 0 and done.stdout.startswith("tpk_")
     for role in ("operator", "guest-1", "admin"):
-        assert "warning" not in toolpost(*create, role, cwd=tmp_path).stderr
+        assert "warning" not in create(role).stderr
     done = toolpost("keys", "create", "ci", "--tool", "[bad", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (78, "")
     assert "'[bad' is no pattern" in done.stderr
+
+
+def test_a_key_is_replaced_by_one_of_the_same_caller(tmp_path: Path) -> None:
+    (tmp_path / "toolpost.toml").write_text("", encoding="utf-8")
+    words = ("keys", "create", "ci", "--user", "ann", "--role", "operator")
+    old = json_of(*words, cwd=tmp_path)
+    again = toolpost("keys", "create", "ci", cwd=tmp_path)
+    assert again.returncode != 0 and f"toolpost keys rotate {old['id']}" in again.stderr
+    new = json_of("keys", "rotate", old["id"], cwd=tmp_path)
+    same = ("name", "user", "agent", "roles", "tools", "state")
+    assert [new[field] for field in same] == [old[field] for field in same]
+    assert abs(new["expires"] - new["created"] - (old["expires"] - old["created"])) < 1
+    assert asyncio.run(caller_of(tmp_path, old["key"])) == f"key:{old['id']}"
+    last = toolpost("keys", "rotate", new["id"], "--revoke", "--expires", "1h", cwd=tmp_path)
+    assert last.stdout.startswith("tpk_") and "revoke" not in last.stderr
+    assert asyncio.run(caller_of(tmp_path, new["key"])) == "Unidentified"
+    assert asyncio.run(caller_of(tmp_path, last.stdout.strip())).startswith("key:")

@@ -50,6 +50,15 @@ def test_a_decision_is_explained_with_its_rule_and_place(governed: Path) -> None
     assert told["steps"][0]["place"].endswith("policy.toml:2:3")
 
 
+def test_a_rule_on_a_caller_knows_the_name_of_its_key(governed: Path) -> None:
+    rule = '[[rules]]\nid = "not-ci"\ndecision = "deny"\ncaller = ["key:ci"]\n'
+    file = governed / "callers.toml"
+    file.write_text(rule, encoding="utf-8")
+    for options, verdict in ((("--key", "ci"), "deny"), (("--user", "ci"), "allow")):
+        words = ("policy", "explain", "add", "a=1", "b=2", "--policy", str(file), *options)
+        assert json_of(*words, cwd=governed)["verdict"] == verdict
+
+
 def test_a_tool_that_asks_for_itself_is_said_to(project: Path) -> None:
     """The rules allow it, and still it does not run before somebody has said yes."""
     tools = project / "tools.yaml"

@@ -393,7 +393,7 @@ async def test_a_tool_changed_after_the_approval_is_refused(clock: Clock) -> Non
 @pytest.mark.parametrize(
     "thief",
     [
-        Caller("key-2", user="ann", agent="bot"),
+        Caller("key-2", key="bot", agent="bot"),
         Caller("key-1", user="eve", agent="bot"),
         Caller("key-1", user="ann", agent="other"),
         Caller("key-1", user="ann", agent="bot", owner=True),
@@ -873,8 +873,10 @@ async def test_a_yes_for_this_session_covers_the_calls_of_the_session(bench: Ben
     assert done.metadata.trail[-1] == f"approval: covered by {standing.handle}, given by ann"
     assert code(await bench.pay("carl", session_id="s2")) == "APPROVAL_REQUIRED"
     assert code(await bench.pay("carl")) == "APPROVAL_REQUIRED"
-    other = Caller("key-2", user="ann", agent="bot")
+    other = Caller("key-1", user="ann", agent="other")
     assert code(await bench.pay("carl", session_id="s1", caller=other)) == "APPROVAL_REQUIRED"
+    new_key = Caller("key-2", user="ann", agent="bot")
+    assert (await bench.pay("carl", session_id="s1", caller=new_key)).success
 
 
 @pytest.mark.req("FM-13")

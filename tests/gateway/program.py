@@ -45,9 +45,16 @@ class Program(Client):
         await until(lambda: line in self.done)
 
     async def key(self, name: str, **more: Any) -> dict[str, str]:
-        """The header of a new key, made in the store as ``toolpost keys create`` does."""
+        """The header of a new key, made in the store as ``toolpost keys create`` does; where there
+        is one of this name, as ``toolpost keys rotate`` does.
+        """
         async with self._store() as store:
-            _, text = await Keys(store, clock=SystemClock()).create(name, **more)
+            keys = Keys(store, clock=SystemClock())
+            same = [key for key in await keys.all() if key.name == name]
+            if same:
+                _, text = await keys.rotate(same[0], seconds=None)
+            else:
+                _, text = await keys.create(name, **more)
         return {"authorization": f"Bearer {text}"}
 
     async def revoke(self, header: dict[str, str]) -> None:

@@ -454,3 +454,14 @@ async def test_a_job_is_accepted_and_a_call_planned_though_every_slot_is_taken(
             ):
                 await asyncio.sleep(0.01)
             assert done["state"] == "succeeded"
+
+
+async def test_arguments_without_their_wrapper_are_told_where_they_belong(served: Running) -> None:
+    answer = await served.post("/v1/tools/add:call", {"a": 1, "b": 2})
+    assert answer.status == 422
+    assert answer.data["detail"] == (
+        '/a: is not known here; put what the tool takes into "arguments": '
+        '{"arguments": {"a": …, "b": …}}'
+    )
+    typo = await served.post("/v1/tools/add:call", {"argumets": {"a": 1}})
+    assert "did you mean 'arguments'?" in typo.data["detail"]

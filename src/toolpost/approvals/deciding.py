@@ -56,6 +56,7 @@ def _behind(by: Caller, asker: Caller) -> bool:
     """The same key, the same person, or both the owner."""
     return (
         by.id == asker.id
+        or by.principal == asker.principal
         or (by.user is not None and by.user == asker.user)
         or (by.owner and asker.owner)
     )
@@ -66,7 +67,7 @@ def judge_yes(request: Request, decision: Decision, by: Caller) -> None:
     edit = None if decision.arguments is None else exact(decision.arguments)
     if edit is not None and _SECRETS.find(edit) and not _SECRETS.find(request.arguments):
         raise InvalidArguments("There is a secret in these arguments: leave it out.")
-    if edit is None and any(vote.person == (by.user or by.id) for vote in request.votes):
+    if edit is None and any(vote.person == (by.user or by.key or by.id) for vote in request.votes):
         raise Conflict(f"You have approved {request.handle}: somebody else has to as well.")
     if (lasting := decision.lasting) is None:
         return
@@ -97,7 +98,7 @@ def answered(
 
 def _vote(decision: Decision, by: Caller, channel: Channel, at: float) -> Vote:
     return Vote(
-        by=by.id,
+        by=by.key or by.id,
         user=by.user,
         channel=channel,
         at=at,

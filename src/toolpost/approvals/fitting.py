@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolpost.approvals.values import Request, principal
+from toolpost.approvals.values import Request, asker
 from toolpost.call import Call
 from toolpost.digest import canonical
 from toolpost.errors import ApprovalDenied, Conflict, InvalidArguments
@@ -30,7 +30,7 @@ def exact(arguments: Mapping[str, Any]) -> str:
 
 def bound(request: Request) -> list[Any]:
     """What a yes is bound to, the code apart: what asks for it with other code is told so."""
-    who = principal(request.caller)
+    who = asker(request.caller)
     return [request.tool, request.spec, request.arguments, who, request.working_dir]
 
 
@@ -45,7 +45,7 @@ def fitting(
     """Refuse a call that is not the one asked for; else the approver's arguments, if those are
     others than the call's.
     """
-    if principal(call.caller) != principal(request.caller):
+    if asker(call.caller) != asker(request.caller):
         _log.warning("%s tried to use %s of %s", call.caller.id, request.handle, request.caller.id)
         raise ApprovalDenied(f"{request.handle} was not given to you.")
     if (call.tool, call.working_dir) != (request.tool, request.working_dir):

@@ -15,7 +15,7 @@ import msgspec
 
 from toolpost.approvals.scope import wanted_of
 from toolpost.approvals.shelf import Shelf, several
-from toolpost.approvals.values import Lasting, Request, Standing, kept, principal
+from toolpost.approvals.values import Lasting, Request, Standing, asker, kept
 from toolpost.call import Call, Caller
 from toolpost.contracts import Record
 from toolpost.errors import ToolNotFound
@@ -47,11 +47,11 @@ class LastingYes:
             handle="st-" + secrets.token_hex(6),
             tool=request.tool,
             spec=request.spec,
-            principal=principal(request.caller),
+            principal=asker(request.caller),
             caller=request.caller,
             expires=now + lasting.seconds,
             given=now,
-            by=by.user or by.id,
+            by=by.user or by.key or by.id,
             request=request.handle,
             session=request.session if lasting.session else None,
             where=dict(lasting.where),
@@ -65,7 +65,7 @@ class LastingYes:
 
     async def covered(self, call: Call, *, spec: str, code: str | None) -> Standing | None:
         """The lasting yes that this call falls under, one use of it taken."""
-        prefix = f"{principal(call.caller)}/{call.tool}/"
+        prefix = f"{asker(call.caller)}/{call.tool}/"
         async for key, record, standing in self._shelf.entries(_STANDING, Standing, prefix):
             if not self._covers(standing, call, spec):
                 continue

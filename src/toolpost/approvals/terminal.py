@@ -55,7 +55,7 @@ def local_person() -> Caller:
 def described(request: Request) -> str:
     """One request in a few lines, with nothing in it that a terminal obeys."""
     caller = request.caller
-    who = ", ".join(filter(None, (caller.user, caller.agent))) or caller.id
+    who = ", ".join(filter(None, (caller.user, caller.agent))) or caller.key or caller.id
     return (
         f"{request.handle}: {short(who)} wants {request.tool}\n"
         f"  arguments  {_shown(request.shown())}\n"

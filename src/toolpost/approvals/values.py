@@ -175,9 +175,16 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def principal(caller: Caller) -> str:
-    """Who asks, whatever their roles are today."""
+    """On whose behalf a call runs, as the store may keep it."""
+    return digest(kept_caller(caller).principal)
+
+
+def asker(caller: Caller) -> str:
+    """Whom a yes is given to: a principal, and the agent that acts for it. The owner of the process
+    is not taken for one of its users.
+    """
     known = kept_caller(caller)
-    return digest([known.id, known.user, known.agent, known.owner])
+    return digest([known.principal, known.agent, known.owner])
 
 
 def kept(name: str) -> str:
@@ -186,9 +193,11 @@ def kept(name: str) -> str:
 
 
 def kept_caller(caller: Caller) -> Caller:
-    names = (caller.id, caller.user, caller.agent)
+    names = (caller.id, caller.user, caller.agent, caller.key)
     safe = tuple(name and kept(name) for name in names)
     if safe == names:
         return caller
-    known: Caller = msgspec.structs.replace(caller, id=safe[0], user=safe[1], agent=safe[2])
+    known: Caller = msgspec.structs.replace(
+        caller, id=safe[0], user=safe[1], agent=safe[2], key=safe[3]
+    )
     return known

@@ -20,6 +20,7 @@ import msgspec
 from toolpost.approvals.desk import Approvals
 from toolpost.approvals.values import Decision, Request
 from toolpost.call import Caller
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import InvalidArguments, Unauthorized
 
 HEADER: Final = "Toolpost-Signature"
@@ -37,6 +38,9 @@ class Answer(
     seen: str
     decision: Decision
     by: str
+
+
+_answer: Final = StrictDecoder[Answer](Answer, "answer")
 
 
 def outgoing(request: Request, *, now: float) -> bytes:
@@ -66,9 +70,9 @@ async def receive(approvals: Approvals, body: bytes, signature: str, *, secret: 
         raise InvalidArguments("The answer is too large.")
     verify(body, signature, secret=secret, now=approvals.now())
     try:
-        answer = msgspec.json.decode(body, type=Answer)
-    except msgspec.DecodeError as fault:
-        raise InvalidArguments(f"This is no answer: {fault}") from None
+        answer = _answer.decode(body)
+    except NotStrictJson as fault:
+        raise InvalidArguments(f"This is no answer. {fault}") from None
     by = Caller(f"webhook:{answer.by}", user=answer.by)
     return await approvals.decide(
         answer.handle, answer.decision, by=by, channel="webhook", seen=answer.seen

@@ -25,6 +25,7 @@ from toolpost.bus.connection import Bus
 from toolpost.bus.large import Large
 from toolpost.bus.ticket import GRANT_LIFE
 from toolpost.bus.wire import DEAD, TICKET, said
+from toolpost.document.strict import BROKEN, strict_json
 from toolpost.errors import CallError, Unavailable
 from toolpost.result import Result
 
@@ -133,7 +134,7 @@ class Parcels:
             raise
         try:
             return _standing.decode(entry.value), entry.revision
-        except (msgspec.MsgspecError, ValueError):
+        except BROKEN:
             raise Unavailable(
                 f"What is known of the parcel {key} cannot be read.",
                 retryable=False,
@@ -186,7 +187,7 @@ class Parcels:
         if standing.object is not None:
             body = await self.large.kept(await self._bus.client(), standing.object)
         try:
-            return Result.from_dict(msgspec.json.decode(body))
+            return Result.from_dict(strict_json(body, "result"))
         except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
             raise Unavailable(
                 "The worker answered with something unreadable.",

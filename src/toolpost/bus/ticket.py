@@ -24,6 +24,7 @@ import msgspec
 
 from toolpost.bus.meeting import Half, digest_of, name_of
 from toolpost.call import Caller
+from toolpost.document.strict import BROKEN, StrictDecoder
 from toolpost.errors import QueueFull, Unauthorized, Unavailable
 from toolpost.seal import Seal, Verifier
 
@@ -85,8 +86,9 @@ class _Holding(msgspec.Struct, frozen=True):
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Ticket).decode
+_decode: Final = StrictDecoder[Ticket](Ticket, "ticket").decode
 _decode_holding: Final = msgspec.json.Decoder(_Holding).decode
+"""Of a body that a gateway vouches for; the worker reads all of it strictly afterwards."""
 
 
 def new_nonce() -> str:
@@ -243,7 +245,7 @@ class Inspector:
             raise _refused(_NOT_SO)
         try:
             told = _decode_holding(sure).ticket
-        except (ValueError, msgspec.MsgspecError):
+        except BROKEN:
             raise _refused(_UNREADABLE) from None
         _in_time(told, LIFE)
         ticket = Ticket(
@@ -301,7 +303,7 @@ def _changed() -> Unavailable:
 def _read(said: str) -> Ticket:
     try:
         return _decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
-    except (ValueError, msgspec.MsgspecError):
+    except ValueError:
         raise _refused(_UNREADABLE) from None
 
 

@@ -8,7 +8,6 @@ user behind their own calls; the same program in a pipe is not, because an agent
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -50,6 +49,7 @@ from toolpost.cli.times import Duration, moment, span
 from toolpost.cli.typed import chosen, confirmed
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
+from toolpost.document.strict import strict_json
 from toolpost.errors import CallError
 from toolpost.extensions.approval import as_record
 from toolpost.failure import failure
@@ -384,7 +384,7 @@ def _changes(text: str) -> dict[str, Any]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return strict_json(text.encode(), "text")
     except ValueError:
         return None
 
@@ -445,7 +445,7 @@ def _plain(one: Standing) -> dict[str, Any]:
     return {
         "handle": one.handle,
         "tool": one.tool,
-        "caller": one.caller.user or one.caller.id,
+        "caller": one.caller.user or one.caller.key or one.caller.id,
         "session": one.session,
         "where": one.where,
         "left": one.left,

@@ -73,7 +73,7 @@ def _filters(function: F) -> F:
     for option in reversed(
         (
             click.option("--tool", shell_complete=tool_names, help="Only calls of this tool."),
-            click.option("--caller", metavar="ID", help="Only by this caller, user or agent."),
+            click.option("--caller", metavar="ID", help="Only by this caller, user, agent or key."),
             click.option("--session", metavar="ID", help="Only calls of this session."),
             click.option("--code", type=_Code(), help="Only with this code: OK, OPEN, TIMEOUT, …"),
             click.option(

@@ -98,5 +98,5 @@ def _cells(call: AuditedCall, ids: dict[str, str], form: str) -> dict[str, str]:
 
 
 def _caller(caller: Who | None) -> str:
-    """The name a person knows the caller by: the agent, else the user, else the id."""
-    return "" if caller is None else caller.agent or caller.user or caller.id
+    """The name a person knows the caller by: the agent's, else the key's, else the user's."""
+    return "" if caller is None else caller.agent or caller.key or caller.user or caller.id

@@ -30,10 +30,14 @@ from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.probe import leave_daemon, pid_namespace
 from toolpost.cli.progress import Bar
 from toolpost.cli.terminal import counted, print_json
+from toolpost.clock import SystemClock
 from toolpost.config import FILE_NAME, Config, Settings, find, unlisted
 from toolpost.contracts import Health
-from toolpost.errors import SetupError
+from toolpost.errors import CallError, SetupError
 from toolpost.executor import Executor
+from toolpost.gateway.identity.keys import Keys
+from toolpost.gateway.identity.unmatched import unmatched
+from toolpost.gateway.settings import settings_of
 from toolpost.parts import idle, store_of
 from toolpost.registry import Registry
 from toolpost.runtime import Runtime
@@ -144,6 +148,8 @@ async def _project(config: Config, bar: Bar) -> AsyncIterator[Finding]:
             yield one
         for one in _secrets(runtime):
             yield one
+        async for one in _callers(runtime):
+            yield one
     finally:
         await runtime.close()
 
@@ -231,6 +237,17 @@ def _secrets(runtime: Runtime) -> Iterator[Finding]:
     for name in sorted(environ.unprotected):
         found = "too simple to be told from ordinary words: it is not redacted"
         yield Finding(f"secret {name}", "warn", found, "use one of 12 characters or more")
+
+
+async def _callers(runtime: Runtime) -> AsyncIterator[Finding]:
+    """Names of callers in the config that nobody has, where the gateway asks for keys."""
+    with suppress(SetupError, CallError):  # of the settings or the store, which are told elsewhere
+        auth = settings_of(runtime.config).auth
+        if auth.keys and runtime.store.there:
+            keys = Keys(runtime.store, clock=SystemClock())
+            for told in await unmatched(runtime.config, auth, keys):
+                todo = "correct the name, or make the key: toolpost keys create NAME"
+                yield Finding("callers", "warn", told, todo)
 
 
 async def _health(runtime: Runtime, name: str) -> Health:

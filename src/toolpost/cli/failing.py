@@ -81,6 +81,8 @@ def _hint_of(error: Failure, tool: str) -> str:
         return "see what there is with: toolpost keys list --all"
     if tool == KEYS and error.code == "VALIDATION_ERROR":
         return "see what can be said with: toolpost keys create --help"
+    if error.code == "NOT_FOUND" and "status" in (error.details or {}):
+        return "the tool is there: what it asked another service for is not"
     if tool == JOBS and error.code == "NOT_FOUND":
         return "see what there is with: toolpost jobs list --all"
     if tool == ARTIFACTS and error.code == "NOT_FOUND":

@@ -231,7 +231,7 @@ def _pairs(job: Job) -> list[tuple[str, str]]:
         ("id", job.id),
         ("tool", job.tool),
         ("arguments", job.arguments),
-        ("caller", job.caller.user or job.caller.id),
+        ("caller", job.caller.user or job.caller.key or job.caller.id),
         ("session", job.session or "-"),
         ("state", _state(job)),
         ("created", moment(job.created)),

@@ -8,8 +8,7 @@ or ended one is in the audit.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -23,14 +22,13 @@ from toolpost.cli.terminal import console, err, lines, out, print_json, row, saf
 from toolpost.cli.times import NEVER, Duration, span
 from toolpost.clock import SystemClock
 from toolpost.config import Config, find
-from toolpost.document import read
-from toolpost.errors import CallError, ConfigError, ToolpostError, Unavailable
+from toolpost.errors import CallError, ConfigError, Unavailable
 from toolpost.failure import failure
 from toolpost.gateway.identity.keys import ApiKey, Keys, as_record
+from toolpost.gateway.identity.unmatched import listed, ruled
 from toolpost.gateway.settings import settings_of
 from toolpost.ledger.record import KEY_CREATED, KEY_REVOKED
 from toolpost.patterns import glob
-from toolpost.rules import read_rules
 from toolpost.wording import nearest, short
 
 T = TypeVar("T")
@@ -41,7 +39,7 @@ Tell = Callable[[ApiKey, str], Awaitable[bool]]
 def command() -> None:
     """Make, list and revoke the API keys of the gateway.
 
-    An id may be shortened as long as it is clear.
+    An id may be shortened as long as it is clear, and a name will do where one live key has it.
     """
 
 
@@ -95,6 +93,49 @@ def create(
         return key, text
 
     key, text = _asked(asked, made, lasting=True)
+    _hand_over(key, text, as_json=as_json)
+
+
+@command.command("rotate")
+@click.argument("key_id", metavar="ID")
+@click.option(
+    "--expires",
+    type=Duration(never=True),
+    metavar="DURATION",
+    help="How long the new one is valid: 30m, 12h, 90d, or never.  [default: as the old one]",
+)
+@click.option("--revoke", "end_old", is_flag=True, help="End the old one at once.")
+@json_option
+@pass_asked
+def rotate(
+    asked: Asked, *, key_id: str, expires: float | str | None, end_old: bool, as_json: bool
+) -> None:
+    """Make a new key in place of one, and print it: this once.
+
+    The new key is the same caller: it has the name, user, agent, roles and tools of the old one,
+    and what belongs to that. The old one works until it is revoked.
+    """
+
+    async def made(keys: Keys, tell: Tell) -> tuple[ApiKey, str, str]:
+        old = await keys.like(key_id)
+        seconds = None if old.expires is None else old.expires - old.created
+        if expires is not None:
+            seconds = None if isinstance(expires, str) else expires
+        key, text = await keys.rotate(old, seconds=seconds)
+        if not await tell(key, KEY_CREATED):
+            await keys.revoke(key.id)
+            raise Unavailable("The audit cannot be written, and there is no key without a record.")
+        if end_old and old.revoked is None:
+            await tell(await keys.revoke(old.id), KEY_REVOKED)
+        return key, text, old.id
+
+    key, text, old = _asked(asked, made, lasting=True)
+    _hand_over(key, text, as_json=as_json)
+    if not end_old and not as_json:
+        err(safe(f"The old one works until you end it: toolpost keys revoke {old}"))
+
+
+def _hand_over(key: ApiKey, text: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"key": text, **key.to_dict(time.time())})
         return
@@ -150,7 +191,7 @@ def show(asked: Asked, *, key_id: str, as_json: bool) -> None:
 def revoke(asked: Asked, *, key_id: str, as_json: bool) -> None:
     """End a key.
 
-    Within five seconds no gateway on this store accepts it.
+    Within five seconds no gateway on this store accepts it, and requests that are open end.
     """
 
     async def ended(keys: Keys, tell: Tell) -> ApiKey:
@@ -197,31 +238,13 @@ def _asked(asked: Asked, work: Callable[[Keys, Tell], Awaitable[T]], *, lasting:
 
 def _warn_of_roles(config: Config, roles: Iterable[str]) -> None:
     """A role that nothing names gives nothing; where nothing names any, it may be for later."""
-    giving = [*_listed(config, "access", "roles"), *_ruled(config)]
-    known = (*giving, *settings_of(config).admins, *_listed(config, "approval", "approvers"))
+    giving = [*listed(config, "access", "roles"), *ruled(config, "role")]
+    known = (*giving, *settings_of(config).admins, *listed(config, "approval", "approvers"))
     is_known = glob(known)
     for role in roles if giving else ():
         if not is_known(role):
             hint = nearest(role, known) or f"; there are {', '.join(giving)}"
             err(safe(f"warning: neither access nor policy names the role {short(role)!r}{hint}"))
-
-
-def _listed(config: Config, extension: str, setting: str) -> Iterator[str]:
-    """The names in a setting, as it is written: what is wrong with it is others' to tell."""
-    value = config.settings.extensions.get(extension, {}).get(setting)
-    yield from map(str, value if isinstance(value, (dict, list, tuple)) else ())
-
-
-def _ruled(config: Config) -> Iterator[str]:
-    """The roles that the rules of the policy look at, if there are any in order."""
-    named = config.settings.extensions.get("policy", {}).get("file")
-    if named is None:
-        return
-    with suppress(ToolpostError, OSError):
-        read_rules(config.base / str(named))
-        for rule in read(config.base / str(named)).data["rules"]:
-            said = rule.get("role", ())
-            yield from (said,) if isinstance(said, str) else said
 
 
 def _tell(asked: Asked, key: ApiKey, *, as_json: bool) -> None:

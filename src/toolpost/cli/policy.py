@@ -94,6 +94,7 @@ def check(asked: Asked, *, file: Path | None, as_json: bool) -> None:
 @click.option("--caller", "caller_id", metavar="ID", help="Who calls; without it, the owner.")
 @click.option("--user", help="The person behind the call.")
 @click.option("--agent", help="The program that acts for them.")
+@click.option("--key", help="The name of the API key that it presents.")
 @click.option("--role", "roles", multiple=True, help="A role of the caller; may be given again.")
 @_rules_option
 @json_option
@@ -106,6 +107,7 @@ def explain(
     caller_id: str | None,
     user: str | None,
     agent: str | None,
+    key: str | None,
     roles: tuple[str, ...],
     file: Path | None,
     as_json: bool,
@@ -115,9 +117,9 @@ def explain(
     ARGUMENTS are written as for `toolpost call`. Nothing is called.
     """
     caller = OWNER
-    if caller_id or user or agent or roles:
-        who = caller_id or agent or user or "somebody"
-        caller = Caller(who, user=user, agent=agent, roles=frozenset(roles))
+    if caller_id or user or agent or key or roles:
+        who = caller_id or agent or user or key or "somebody"
+        caller = Caller(who, user=user, agent=agent, roles=frozenset(roles), key=key)
     rules, mode = _policy(asked, file)
     specs = {spec.name: spec for spec in run(asked, _specs(asked))}
     try:
@@ -167,6 +169,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     user: str | None = None
     agent: str | None = None
     roles: tuple[str, ...] = ()
+    key: str | None = None
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,7 +249,8 @@ def _tried(
 def _caller(one: Example) -> Caller:
     if (who := one.caller) is None:
         return OWNER
-    return Caller(who.id, user=who.user, agent=who.agent, roles=frozenset(who.roles))
+    roles = frozenset(who.roles)
+    return Caller(who.id, user=who.user, agent=who.agent, roles=roles, key=who.key)
 
 
 def _spec(one: Example, specs: Mapping[str, ToolSpec]) -> ToolSpec:

@@ -149,6 +149,7 @@ async def _alone(config: Config, settings: Any, sockets: Any, told: Callable[[An
     serving = _loaded("toolpost.gateway.serving")
     async with serving.opened(config, settings) as gateway:
         settled()
+        await serving.warn_of_callers(gateway)
         await serving.serve(gateway, sockets, ready=told)
 
 
@@ -174,6 +175,8 @@ def _one_of_several(config: Config, settings: Any, inherit: str, line: int, numb
         async with serving.opened(config, settings) as gateway:
             gateway.behind.siblings.number = number
             settled()
+            if number == 0:
+                await serving.warn_of_callers(gateway)
             server = serving.server_of(gateway, ready=lambda _: end.tell_ready())
             end.watch(server.stop)
             await server.serve(sockets)

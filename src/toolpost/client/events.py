@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Final, NamedTuple
 
-import msgspec
+from toolpost.document.strict import strict_json
 
 _LARGEST: Final = 256 * 1024 * 1024
-_decode: Final = msgspec.json.Decoder().decode
 
 
 class Event(NamedTuple):
@@ -57,4 +56,4 @@ def _event(block: bytes) -> Event | None:
             name = value.decode("utf-8", "replace")
         elif field == b"data":
             data.append(value)
-    return Event(name, _decode(b"\n".join(data))) if data else None
+    return Event(name, strict_json(b"\n".join(data), "event")) if data else None

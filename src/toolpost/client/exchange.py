@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from toolpost.client.events import Event, events
+from toolpost.document.strict import NotStrictJson, strict_json
 from toolpost.errors import CallError, ConfigError, InvalidArguments, Outcome, TimedOut, Unavailable
 from toolpost.known import remember
 from toolpost.net.client import Answer, Credentials, Lanes, Pairs, Request
@@ -221,8 +222,8 @@ class Exchange:
 
     def _decoded(self, text: bytes) -> Any:
         try:
-            return msgspec.json.decode(text)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return strict_json(text, "answer")
+        except NotStrictJson:
             raise self._trouble("its answer cannot be read", final=True) from None
 
     def _result(self, data: Any) -> Result:
@@ -335,9 +336,9 @@ def _is_stream(answer: Answer) -> bool:
 def _problem(text: bytes) -> Result | None:
     """The failure that a gateway tells; ``None``: it is none of a gateway's."""
     try:
-        said = msgspec.json.decode(text, type=dict[str, Any])
+        said = strict_json(text, "answer")
         error = msgspec.convert({**said, "message": said["detail"]}, Failure)
         about = msgspec.convert(said.get("metadata", {}), Metadata)
-    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError):
+    except (msgspec.MsgspecError, KeyError, ValueError, TypeError, AttributeError):
         return None
     return Result(error=error, metadata=about)

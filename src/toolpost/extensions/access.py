@@ -2,8 +2,8 @@
 
 Above: the road. Below: ``patterns.py``. Whoever runs the process (``caller.owner``) may do
 everything. An identified caller has what ``default`` gives, and what its roles, its agent and its
-own id add to that; nothing takes away but the ``permissions`` in a tool's spec. How a caller came
-by its identity, and what a policy makes of a permitted call, is not known here.
+own names add to that; nothing takes away but the ``permissions`` in a tool's spec. How a caller
+came by its identity, and what a policy makes of a permitted call, is not known here.
 
 A tool that a caller may not see answers as a name that no tool has (``chain.hidden``).
 """
@@ -19,7 +19,7 @@ from toolpost.call import Call, Caller
 from toolpost.contracts import Check, Road, Surroundings
 from toolpost.errors import ConfigError, Unauthorized
 from toolpost.options import Options, options_from
-from toolpost.patterns import selector
+from toolpost.patterns import caller_matcher, selector
 from toolpost.spec import ToolSpec
 
 _REMEMBERED: Final = 20_000
@@ -59,14 +59,14 @@ class _Right(msgspec.Struct, frozen=True):
     everybody: bool
     roles: frozenset[str]
     agents: frozenset[str]
-    callers: frozenset[str]
+    callers: Callable[[Caller], bool] | None
 
     def of(self, caller: Caller) -> bool:
         return (
             self.everybody
             or not self.roles.isdisjoint(caller.roles)
             or caller.agent in self.agents
-            or caller.id in self.callers
+            or (self.callers is not None and self.callers(caller))
         )
 
 
@@ -149,7 +149,8 @@ class Access:
             frozenset(name for name, granted in group.items() if has(granted))
             for group in self._groups
         )
-        return _Right(has(self._default), roles, agents, callers)
+        own = caller_matcher(callers) if callers else None
+        return _Right(has(self._default), roles, agents, own)
 
 
 class _Granted:

@@ -28,7 +28,8 @@ from toolpost.clock import SystemClock
 from toolpost.contracts import Check, Clock, HasCode, Plans, Records, Ring, Road, Surroundings, Walk
 from toolpost.digest import digest
 from toolpost.errors import ApprovalDenied, CallError
-from toolpost.ledger.record import AuditRecord, Who
+from toolpost.ledger.record import AuditRecord
+from toolpost.ledger.trespass import who_of
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
 from toolpost.redact import redact, redact_text
@@ -244,9 +245,7 @@ def as_record(settled: Settled) -> AuditRecord:
         time=settled.at,
         call_id=new_call_id(),
         session=of.session,
-        caller=Who(
-            redact_text(by.id), *(name and redact_text(name) for name in (by.user, by.agent))
-        ),
+        caller=who_of(by),
         tool=of.tool,
         spec=of.spec,
         arguments=None if request is None else request.shown(),

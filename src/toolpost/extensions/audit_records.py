@@ -195,8 +195,9 @@ class ToolRecords:
 
     def _who(self, caller: Caller) -> Who:
         if self._whom is None or self._whom[0] is not caller:
-            user, agent = (name and _harmless(name) for name in (caller.user, caller.agent))
-            self._whom = caller, Who(_harmless(caller.id), user, agent)
+            names = (caller.user, caller.agent, caller.key)
+            safe = (name and _harmless(name) for name in names)
+            self._whom = caller, Who(_harmless(caller.id), *safe)
         return self._whom[1]
 
     def _pinned(self) -> str:

@@ -129,6 +129,7 @@ def _fields(call: Call, result: Result | None, code: str | None, took: float) ->
         "caller": redact_text(caller.id),
         "user": caller.user and redact_text(caller.user),
         "agent": caller.agent and redact_text(caller.agent),
+        "key": caller.key and redact_text(caller.key),
         "session_id": call.session_id and redact_text(call.session_id),
         "dry_run": call.dry_run or None,
         "trail": redact(call.trail) or None,

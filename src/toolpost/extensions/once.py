@@ -178,7 +178,7 @@ class Once:
 
     async def release(self, caller: Caller, *, tool: str, key: str, run: str) -> None:
         """Take back the claim of a call of which it is known that it did nothing."""
-        place = digest([caller.id, caller.user, tool, key])
+        place = digest([caller.principal, tool, key])
         record = await self._records.get(_SPACE, place)
         if record is not None and (claim := msgspec.convert(record.value, _Claim)).run == run:
             freed = msgspec.structs.replace(claim, state="free")
@@ -454,7 +454,7 @@ def _pinned(call: Call) -> tuple[str, str]:
     caller, given = call.caller, call.pinned()
     if given is not None:
         with suppress(TypeError, ValueError):
-            place = digest([caller.id, caller.user, call.tool, call.key])
+            place = digest([caller.principal, call.tool, call.key])
             return place, digest([given, call.working_dir])
     raise InvalidArguments(
         "With a key, arguments must be plain JSON, and the key a text without half characters."

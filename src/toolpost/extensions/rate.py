@@ -21,14 +21,14 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from toolpost.budgets import Budgets, Purse
-from toolpost.call import Call
+from toolpost.call import Call, Caller
 from toolpost.clock import SystemClock
 from toolpost.contracts import Check, Clock, Record, Records, Ring, Road, Surroundings, Walk
 from toolpost.digest import digest
 from toolpost.errors import BudgetExceeded, InvalidSpec, RateLimited
 from toolpost.options import Options, options_from
 from toolpost.pace import Pace, Window, pace_from
-from toolpost.patterns import glob, selector
+from toolpost.patterns import caller_matcher, selector
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
 
@@ -90,10 +90,14 @@ class Rate:
         self._options = options = options or RateOptions()
         self._clock = clock or SystemClock()
         self._tools = [(selector((p,)), pace_from(r)) for p, r in options.tools.items()]
-        self._callers = [(glob((p,)), pace_from(r)) for p, r in options.callers.items()]
+        self._callers = [
+            (p, caller_matcher((p,)), pace_from(r)) for p, r in options.callers.items()
+        ]
         self._groups = [(p, selector((p,)), pace_from(r)) for p, r in options.groups.items()]
         self._meters: dict[str, _Meter] = {}
         self._of_callers: dict[str, _Meter] = {}
+        self._known: dict[tuple[str | None, ...], _Meter | None] = {}
+        """What was found for a caller, by all its names."""
         self._sessions: dict[tuple[str, str], _Session] = {}
         self._budgets = Budgets(options.session_calls, options.session_cost, records=records)
         self._shared = None
@@ -127,7 +131,7 @@ class Rate:
     def hears(self, call: Call, result: Result) -> Result:
         """A call whose arguments are wrong is a try that failed, like any other."""
         if call.session_id is not None and self._options.tries and not call.dry_run:
-            session = self._session(call.caller.id, call.session_id)
+            session = self._session(call.caller.principal, call.session_id)
             session.demand_patience(call.tool, self._options.tries)
             session.learn(call.tool, None, result)
         return result
@@ -159,17 +163,33 @@ class Rate:
             meter = self._meters[key] = _Meter(key, pace)
         return meter
 
-    def _of_caller(self, caller: str) -> _Meter | None:
-        meter = self._of_callers.get(caller)
-        if meter is not None:
-            return meter
-        for fits, pace in self._callers:
+    def _of_caller(self, caller: Caller) -> _Meter | None:
+        """The meter of a caller's principal, under the first pattern that fits the caller: two
+        agents of one user share it, unless the config tells them apart.
+        """
+        names = (caller.id, caller.user, caller.key, caller.agent, caller.issuer)
+        try:
+            return self._known[names]
+        except KeyError:
+            pass
+        meter = None
+        for pattern, fits, pace in self._callers:
             if fits(caller):
-                if len(self._of_callers) >= self._options.kept:
-                    self._forget()
-                meter = self._of_callers[caller] = _Meter(f"caller:{caller}", pace)
-                return meter
-        return None
+                meter = self._of_principal(f"caller:{caller.principal} ({pattern})", pace)
+                break
+        if len(self._known) >= self._options.kept:
+            self._known.clear()
+        self._known[names] = meter
+        return meter
+
+    def _of_principal(self, key: str, pace: Pace) -> _Meter:
+        meter = self._of_callers.get(key)
+        if meter is None:
+            if len(self._of_callers) >= self._options.kept:
+                self._forget()
+                self._known.clear()
+            meter = self._of_callers[key] = _Meter(key, pace)
+        return meter
 
     def _forget(self) -> None:
         """Whoever has waited long enough may as well be new; if nobody has, the oldest goes."""
@@ -181,7 +201,7 @@ class Rate:
 
     def _taking(self, meters: list[_Meter]) -> Callable[[Call], None]:
         """All that apply in one step: what one of them refuses counts for none."""
-        monotonic, callers = self._clock.monotonic, self._of_callers
+        monotonic = self._clock.monotonic
         if not self._callers and len(meters) == 1:
             (only,) = meters
             return lambda call: _take(only, monotonic())
@@ -189,8 +209,7 @@ class Rate:
         def take(call: Call) -> None:
             mine, now = None, monotonic()
             if self._callers:
-                caller = call.caller.id
-                mine = callers.get(caller) or self._of_caller(caller)
+                mine = self._of_caller(call.caller)
             for meter in meters:
                 window = meter.window
                 if window.taken >= window.count and (wait := window.wait(now)):
@@ -205,7 +224,7 @@ class Rate:
     async def _take_shared(self, call: Call, meters: list[_Meter]) -> None:
         """The caller's own first: what that refuses is taken from nobody else."""
         assert self._shared is not None
-        if self._callers and (mine := self._of_caller(call.caller.id)) is not None:
+        if self._callers and (mine := self._of_caller(call.caller)) is not None:
             await self._shared.take(mine)
         for meter in meters:
             await self._shared.take(meter)
@@ -216,7 +235,7 @@ class Rate:
         async def watched(call: Call, call_next: Walk) -> Result:
             session = None
             if limits is not None and call.session_id is not None and not call.dry_run:
-                session = self._session(call.caller.id, call.session_id)
+                session = self._session(call.caller.principal, call.session_id)
                 same = session.admit(call, limits)
                 if limits.budget and not session.purse.pay(limits.price):
                     await self._draw(session.purse, call, limits.price)
@@ -248,7 +267,7 @@ class Rate:
     def _in_sessions_only(self, limits: _Limits) -> Ring:
         async def watched(call: Call, call_next: Walk) -> Result:
             assert call.session_id is not None
-            session = self._session(call.caller.id, call.session_id)
+            session = self._session(call.caller.principal, call.session_id)
             same = session.admit(call, limits)
             if limits.budget and not session.purse.pay(limits.price):
                 await self._draw(session.purse, call, limits.price)
@@ -263,7 +282,7 @@ class Rate:
 
     async def _draw(self, purse: Purse, call: Call, price: float) -> None:
         """What is at hand is not enough for this call: there is more, or it is refused."""
-        key = digest([call.caller.id, call.session_id])
+        key = digest([call.caller.principal, call.session_id])
         short = await self._budgets.draw(purse, key, price)
         if short == "calls":
             raise _stop(
@@ -276,9 +295,9 @@ class Rate:
                 f"units, and {call.tool} costs {price:g}. Tell the user so."
             )
 
-    def _session(self, caller: str, session_id: str) -> _Session:
-        """Callers do not share sessions; the one that was longest unused is forgotten first."""
-        sessions, key = self._sessions, (caller, session_id)
+    def _session(self, principal: str, session_id: str) -> _Session:
+        """Principals do not share sessions; the one unused for longest is forgotten first."""
+        sessions, key = self._sessions, (principal, session_id)
         session = sessions.pop(key, None)
         if session is None:
             session = _Session(self._budgets.purse())

@@ -221,7 +221,7 @@ class _Gate:
 
     async def wait(self, call: Call) -> float:
         """Come back with a slot, after so many seconds, or raise without one."""
-        deadline, who = call.deadline, call.caller.id
+        deadline, who = call.deadline, call.caller.principal
         if self.queued >= self._queue:
             raise QueueFull(
                 f"{self._name} is busy: {self.running} calls are running and "

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -23,16 +24,19 @@ from toolpost.gateway.answers import WHOLE, send_broken, send_bytes, send_fault,
 from toolpost.gateway.behind import CALLER, Behind
 from toolpost.gateway.bodies import Gone, Receive, Scope, Send
 from toolpost.gateway.identity.origins import Origins
-from toolpost.gateway.inflight import InFlight, cut_off
+from toolpost.gateway.identity.watch import CredentialWatch
+from toolpost.gateway.inflight import InFlight, cut_off, this_task
 from toolpost.gateway.nats import NatsDoor
 from toolpost.gateway.problems import Refused
 from toolpost.gateway.rest.calls import CALL, TOOL, Answered, Calls
 from toolpost.gateway.rest.routes import rest
+from toolpost.gateway.rest.streaming import LAST
 from toolpost.gateway.settings import GatewaySettings
 from toolpost.gateway.siblings import Siblings
 from toolpost.jobs import Jobs
 from toolpost.jobs.gravity import gravest
 from toolpost.runtime import Runtime
+from toolpost.spec import Effects
 
 _log = logging.getLogger("toolpost.gateway")
 _TOOLS: Final = "/v1/tools/"
@@ -50,7 +54,10 @@ _OPEN: Final = frozenset((_ALIVE, "/readyz"))
 """What whoever watches over the process asks, without saying who they are."""
 _GONE: Final = 499
 """Nobody had this status: the client went away first."""
+_REFUSED: Final = 401
 NOBODY: Final = Caller("nobody")
+_WATCHED: Final = "toolpost.watched"
+"""Where the scope has the task of a request that came with a credential."""
 _EXPOSED: Final = b"toolpost-call-id, location, retry-after, www-authenticate"
 
 
@@ -65,6 +72,11 @@ class Identifies(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any] | None: ...
+
+    @property
+    def watch(self) -> CredentialWatch: ...
+
+    def ended(self, *, effects: Effects) -> CallError: ...
 
 
 class Mcp(Protocol):
@@ -100,6 +112,7 @@ class Gateway:
         self.behind = behind
         self._identity = identity
         self._known, self._caller = identity.known, identity.caller
+        self._watch = identity.watch
         self._refused = origins.refused
         self._calls = Calls(behind)
         self._mcp = mcp
@@ -145,13 +158,22 @@ class Gateway:
         except Gone:
             return _GONE, scope.get(CALL)
         except asyncio.CancelledError:
+            if self._has_ended(scope):
+                await self._watch.told(scope[_WATCHED])
+                return _REFUSED, scope.get(CALL)
             # The end of the request's own task: the client has gone, or the server is stopping.
             status = await self._stopped(scope, send)
             return status if self.behind.inflight.stopping else _GONE, scope.get(CALL)
         except Exception as broken:  # noqa: BLE001 - the end of the line: a fault of our own
+            if self._has_ended(scope):  # what it wanted to send is not sent any more
+                await self._watch.told(scope[_WATCHED])
+                return _REFUSED, scope.get(CALL)
             with suppress(RuntimeError):
                 await send_broken(send, broken)
             return 500, None
+        finally:
+            if (task := scope.pop(_WATCHED, None)) is not None:
+                self._watch.leave(task)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, str | None]:
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -169,13 +191,13 @@ class Gateway:
             scope.pop(WHOLE, None)
         if path.startswith(_ABOUT) and method == "GET":
             return await self._about(send), None
-        caller = await self._who(scope, headers, path)
+        caller = await self._who(scope, headers, path, send)
         if path.endswith(_CALL) and path.startswith(_TOOLS) and method == "POST":
             name = path[len(_TOOLS) : -len(_CALL)]
             return await self._calls.call(name, scope, headers, receive, send, caller)
         if path == _ALIVE and method == "GET":
             return await send_json(send, {"alive": True}), None
-        told = _Told(send)
+        told = _Told(send, lambda: self._has_ended(scope))
         if self._mcp is not None and (path == "/mcp" or path.startswith("/mcp/")):
             answered = await self._mcp.plain(scope, headers, receive, send, caller)
             if isinstance(answered, tuple):
@@ -199,7 +221,29 @@ class Gateway:
         except RuntimeError:
             return 200  # what has begun cannot begin again: it was a stream
 
-    async def _who(self, scope: Scope, headers: dict[bytes, bytes], path: str) -> Caller:
+    def _has_ended(self, scope: Scope) -> bool:
+        """Whether the credential of a request has ended while it was being answered."""
+        task = scope.get(_WATCHED)
+        return task is not None and self._watch.has_ended(task)
+
+    async def _end(self, scope: Scope, send: Send) -> None:
+        """Answer a request whose credential has ended: its own task is cancelled, and may take a
+        while to be done.
+        """
+        effects: Effects = "read"
+        if TOOL in scope:
+            effects = gravest(self.behind.runtime.registry, scope[TOOL])
+        try:
+            await send_fault(send, self._identity.ended(effects=effects), close=True)
+        except RuntimeError:  # the answer has begun: what is left is to end it
+            last = scope.get(LAST)
+            words = b"" if last is None else last(self._identity.ended(effects=effects))
+            with suppress(RuntimeError):
+                await send({"type": "http.response.body", "body": words, "more_body": False})
+
+    async def _who(
+        self, scope: Scope, headers: dict[bytes, bytes], path: str, send: Send
+    ) -> Caller:
         """Who asks, also put where the routes look."""
         authorization, agent = headers.get(b"authorization"), headers.get(b"toolpost-agent")
         caller = self._known(authorization) if agent is None else None
@@ -216,18 +260,23 @@ class Gateway:
                     raise
                 caller = NOBODY
         scope[CALLER] = caller
+        if authorization is not None and caller is not NOBODY:
+            task = scope[_WATCHED] = this_task()
+            self._watch.enter(task, authorization, partial(self._end, scope, send))
         return caller
 
 
 class _Told:
     """Hands an answer on, and remembers its status and the id of its call."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, has_ended: Callable[[], bool]) -> None:
+        self._send, self._has_ended = send, has_ended
         self.status = 0
         self.call_id: str | None = None
 
     async def __call__(self, message: Any) -> None:
+        if self._has_ended():
+            return
         if message["type"] == "http.response.start":
             self.status = message["status"]
             for name, value in message.get("headers", ()):

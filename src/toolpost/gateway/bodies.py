@@ -1,31 +1,22 @@
 """Request bodies, read strictly: bounded, JSON and nothing else, every key once.
 
-Above: the routes. Below: msgspec, which reads fast and refuses most of what is wrong, and
-``document``, which says where. It refuses to know what a body means.
+Above: the routes. Below: ``document/strict.py``, the parser of all interfaces. It refuses to know
+what a body means.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-import msgspec
-
-from toolpost.document import MAX_DEPTH, parse
-from toolpost.document.places import TOO_WIDE
-from toolpost.errors import SourceError
+from toolpost.document.strict import NotStrictJson, strict_json
 from toolpost.gateway.problems import Refused
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_decode: Final = msgspec.json.Decoder().decode
 _DIGITS: Final = 15
-_TOO_LOW: Final = -TOO_WIDE
-_KEY_ENDS: Final = re.compile(rb'"\s*:')
-"""Behind every key; inside a text, too, where somebody writes so: never too few of them."""
 
 
 class Gone(Exception):
@@ -74,13 +65,9 @@ def json_of(headers: dict[bytes, bytes], body: bytes) -> Any:
     if b"content-encoding" in headers:
         raise Refused(415, "Send the body as it is, without a Content-Encoding.")
     try:
-        data = _decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        return strictly(body)
-    keys = keys_in(data)
-    if body.count(b":") != keys and len(_KEY_ENDS.findall(body)) != keys:
-        return strictly(body)
-    return data
+        return strict_json(body)
+    except NotStrictJson as fault:
+        raise Refused(400, str(fault)) from None
 
 
 def _is_json(kind: bytes) -> bool:
@@ -89,38 +76,9 @@ def _is_json(kind: bytes) -> bool:
     return name.strip().lower() == b"application/json" and plain in (b"", b"charset=utf-8")
 
 
-def keys_in(data: Any, *, above: int = 0) -> int:
-    """How many keys there are; where the text has more, one of them was there twice. Fewer than
-    none: it is deeper, with so many levels above it, or has a longer integer than is taken here.
-    """
-    count, depth, level = 0, above, [data]
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            return -1
-        below: list[Any] = []
-        for one in level:
-            kind = type(one)
-            if kind is dict:
-                count += len(one)
-                below += one.values()
-            elif kind is list:
-                below += one
-            elif kind is int and not _TOO_LOW < one < TOO_WIDE:
-                return -1
-        level = below
-    return count
-
-
 def strictly(body: bytes, name: str = "body") -> Any:
-    """What a stricter reader makes of it; it says what is wrong, and where."""
+    """The data in a body, read strictly; ``Refused`` says what is wrong, and where."""
     try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as fault:
-        raise Refused(400, f"The {name} is not UTF-8: byte {fault.start} is wrong.") from None
-    if text.startswith("\ufeff"):
-        raise Refused(400, f"The {name} begins with a byte order mark: leave it out.")
-    try:
-        return parse(text, format="json", name=name).data
-    except SourceError as fault:
-        raise Refused(400, f"The {name} cannot be read: {fault.message}.") from None
+        return strict_json(body, name)
+    except NotStrictJson as fault:
+        raise Refused(400, str(fault)) from None

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import time
 from typing import Any, NamedTuple
 
-from toolpost.approvals.values import principal
 from toolpost.call import Caller
 from toolpost.errors import Cancelled, RateLimited, Unavailable
 from toolpost.failure import failure
@@ -37,7 +36,7 @@ class InFlight:
         self._running: dict[str, tuple[str, Caller, asyncio.Task[Any], float]] = {}
         self._each = each
         self._counts: dict[str, int] = {}
-        """Of callers who are bounded, by their ids: how many they have."""
+        """Of callers who are bounded, by their principals: how many they have."""
         self._stopped: set[str] = set()
         self.stopping = False
         """Whether the server has been told to stop, and only finishes what it has."""
@@ -72,24 +71,28 @@ class InFlight:
 
     def enter(self, call_id: str, tool: str, caller: Caller, task: asyncio.Task[Any]) -> None:
         if self._each is not None and not caller.owner:
-            count = self._counts.get(caller.id, 0)
+            who = caller.principal
+            count = self._counts.get(who, 0)
             if count >= self._each:
                 raise RateLimited(
                     f"{count} calls of yours are running: wait until one of them has ended.",
                     retry_after=1.0,
                 )
-            self._counts[caller.id] = count + 1
+            self._counts[who] = count + 1
         self._running[call_id] = (tool, caller, task, time())
 
     def leave(self, call_id: str, caller: Caller) -> None:
         del self._running[call_id]
         if self._stopped:
             self._stopped.discard(call_id)
-        if (left := self._counts.get(caller.id)) is not None:
+        if not self._counts:
+            return
+        who = caller.principal
+        if (left := self._counts.get(who)) is not None:
             if left > 1:
-                self._counts[caller.id] = left - 1
+                self._counts[who] = left - 1
             else:
-                del self._counts[caller.id]
+                del self._counts[who]
 
     def __len__(self) -> int:
         return len(self._running)
@@ -142,4 +145,4 @@ def cut_off(effects: Effects) -> Unavailable:
 
 
 def _same(one: Caller, other: Caller) -> bool:
-    return one is other or principal(one) == principal(other)
+    return one is other or one.principal == other.principal

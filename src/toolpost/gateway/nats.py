@@ -20,10 +20,11 @@ from toolpost.bus.connection import Bus, drained
 from toolpost.bus.large import Large, unsent
 from toolpost.bus.wire import Envelope, said
 from toolpost.call import Caller, Progress, new_call_id
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import CallError, InternalError, InvalidArguments, Unauthorized
 from toolpost.failure import failure
 from toolpost.gateway.identity import Identity
-from toolpost.gateway.inflight import InFlight, cut_off
+from toolpost.gateway.inflight import InFlight, cut_off, this_task
 from toolpost.gateway.nats_settings import NatsSettings
 from toolpost.jobs.gravity import gravest
 from toolpost.result import Metadata, Result
@@ -55,7 +56,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     progress: bool = False
 
 
-_wanted: Final = msgspec.json.Decoder(Envelope[Wanted])
+_wanted: Final = StrictDecoder[Envelope[Wanted]](Envelope[Wanted])
 
 
 class NatsDoor:
@@ -118,9 +119,9 @@ class NatsDoor:
         if not message.reply:
             _log.warning("a call on %s says not where the answer is to go", message.subject)
             return
-        call_id, asked, tool = new_call_id(), "", ""
+        call_id, asked, tool, task = new_call_id(), "", "", this_task()
         try:
-            caller = await self._caller(message)
+            caller = await self._caller(message, task)
             body = await self._large.unpacked(await self.bus.client(), message)
             told = _read(body)
             asked, tool = told.id, told.payload.tool
@@ -130,18 +131,25 @@ class NatsDoor:
             result = Result(error=error, metadata=Metadata(call_id))
         except asyncio.CancelledError:
             effects = gravest(self._runtime.registry, tool)
-            error = failure(cut_off(effects), tool=tool, call_id=call_id, effects=effects)
+            fault: CallError = cut_off(effects)
+            if self._identity.watch.has_ended(task):
+                task.uncancel()  # it was meant for the call; the answer is still sent
+                fault = self._identity.ended(effects=effects)
+            error = failure(fault, tool=tool, call_id=call_id, effects=effects)
             result = Result(error=error, metadata=Metadata(call_id))
         except Exception:  # noqa: BLE001 - the border: whatever it is, the client has an answer
             _log.exception("a call over the bus could not be served (call %s)", call_id)
             error = failure(InternalError("The gateway failed."), tool="", call_id=call_id,
                             effects="once")  # fmt: skip
             result = Result(error=error, metadata=Metadata(call_id))
-        fault = await self._send(message.reply, RESPONSE, result.to_dict(), asked)
-        if fault is not None and not fault.retryable:  # too large, but that much can be said
-            await self._send(message.reply, RESPONSE, unsent(fault, result).to_dict(), asked)
+        finally:
+            self._identity.watch.leave(task)
+        unable = await self._send(message.reply, RESPONSE, result.to_dict(), asked)
+        if unable is not None and not unable.retryable:  # too large, but that much can be said
+            await self._send(message.reply, RESPONSE, unsent(unable, result).to_dict(), asked)
 
-    async def _caller(self, message: Msg) -> Caller:
+    async def _caller(self, message: Msg, task: asyncio.Task[Any]) -> Caller:
+        """Who calls; from here on the call is watched, and ended with its credential."""
         given = (message.headers or {}).get("Authorization")
         if not given or not given.isascii():
             raise Unauthorized(
@@ -149,7 +157,9 @@ class NatsDoor:
             )
         header = given.encode()
         known = self._identity.known(header)
-        return known or await self._identity.caller(header, peer="the bus")
+        caller = known or await self._identity.caller(header, peer="the bus")
+        self._identity.watch.enter(task, header)
+        return caller
 
     async def _run(
         self, call_id: str, told: Envelope[Wanted], caller: Caller, reply: str
@@ -213,8 +223,8 @@ class NatsDoor:
 def _read(body: bytes) -> Envelope[Wanted]:
     try:
         told = _wanted.decode(body)
-    except (msgspec.MsgspecError, ValueError) as fault:
-        raise InvalidArguments(f"This is no call: {fault}") from None
+    except NotStrictJson as fault:
+        raise InvalidArguments(f"This is no call. {fault}") from None
     if told.type != REQUEST:
         raise InvalidArguments(f"A call is of the type {REQUEST}.")
     return told

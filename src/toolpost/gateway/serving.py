@@ -26,7 +26,9 @@ from toolpost.gateway.access_log import AccessLog
 from toolpost.gateway.app import Gateway, application
 from toolpost.gateway.connection import Connection, protocol
 from toolpost.gateway.identity.callers import Identity
+from toolpost.gateway.identity.keys import Keys
 from toolpost.gateway.identity.origins import refused_binding
+from toolpost.gateway.identity.unmatched import unmatched
 from toolpost.gateway.inflight import InFlight
 from toolpost.gateway.mcp.app import mounted
 from toolpost.gateway.mcp.asking import ask
@@ -138,6 +140,14 @@ async def opened(config: Config, settings: GatewaySettings) -> AsyncIterator[Gat
             inflight=inflight,
             door=door,
         )
+
+
+async def warn_of_callers(gateway: Gateway) -> None:
+    """Say in the log which names of callers in the config belong to nobody."""
+    behind = gateway.behind
+    keys = Keys(behind.runtime.store, clock=SystemClock())
+    for told in await unmatched(behind.runtime.config, behind.settings.auth, keys):
+        _log.warning("%s", told)
 
 
 async def serve(

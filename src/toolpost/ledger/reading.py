@@ -57,7 +57,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str | None = None
     caller: str | None = None
-    """The id, the user or the agent."""
+    """The id, the user, the agent or the name of the key."""
     session: str | None = None
     code: str | None = None
     since: float | None = None
@@ -67,7 +67,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def fits(self, call: AuditedCall) -> bool:
         asked, who = call.asked, call.asked.caller
-        names = () if who is None else (who.id, who.user, who.agent)
+        names = () if who is None else (who.id, who.user, who.agent, who.key)
         return (
             (self.tool is None or asked.tool == self.tool)
             and (self.caller is None or self.caller in names)
@@ -134,9 +134,10 @@ async def last_position(journal: Journal) -> int:
 
 
 COLUMNS: Final = (
-    "time", "call_id", "tool", "code", "outcome", "caller", "user", "agent", "session", "tier",
-    "effects", "isolation", "duration_ms", "attempts", "cached", "dry_run", "grant", "approver",
-    "arguments", "raw", "arguments_digest", "spec", "message", "trail", "writer", "number",
+    "time", "call_id", "tool", "code", "outcome", "caller", "user", "agent", "key", "session",
+    "tier", "effects", "isolation", "duration_ms", "attempts", "cached", "dry_run", "grant",
+    "approver", "arguments", "raw", "arguments_digest", "spec", "message", "trail", "writer",
+    "number",
 )  # fmt: skip
 
 
@@ -159,6 +160,7 @@ def _who(caller: dict[str, str] | None) -> dict[str, str]:
         "caller": caller.get("id", ""),
         "user": caller.get("user", ""),
         "agent": caller.get("agent", ""),
+        "key": caller.get("key", ""),
     }
 
 

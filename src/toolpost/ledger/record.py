@@ -29,6 +29,8 @@ class Who(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     user: str | None = None
     agent: str | None = None
+    key: str | None = None
+    """The name of the API key, whose id is in ``id``."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,15 +13,19 @@ from toolpost.ledger.record import AuditRecord, Who
 from toolpost.redact import redact, redact_text
 
 
+def who_of(caller: Caller) -> Who:
+    """A caller as the audit names it."""
+    names = (caller.user, caller.agent, caller.key)
+    return Who(redact_text(caller.id), *(name and redact_text(name) for name in names))
+
+
 def trespass(by: Caller, of: Caller, *, what: str, tool: str, at: float) -> AuditRecord:
     """``by`` asked for ``what``, which came of a call of ``tool`` by ``of``."""
     return AuditRecord(
         kind="call",
         time=at,
         call_id=new_call_id(),
-        caller=Who(
-            redact_text(by.id), *(name and redact_text(name) for name in (by.user, by.agent))
-        ),
+        caller=who_of(by),
         tool=tool,
         code="NOT_FOUND",
         outcome="none",

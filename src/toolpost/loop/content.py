@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from toolpost.document.strict import strict_json
 from toolpost.errors import InvalidArguments
 from toolpost.failure import failure
 from toolpost.result import Audio, Failure, Image, Part, Resource, Result, Text
@@ -65,10 +66,10 @@ def parse(text: Any) -> dict[str, Any]:
     data = {} if text is None else text
     if isinstance(text, str):
         try:
-            data = msgspec.json.decode(text) if text.strip() else {}
-        except (ValueError, RecursionError) as exc:
+            data = strict_json(text.encode(), "text") if text.strip() else {}
+        except ValueError as exc:
             raise InvalidArguments(
-                f"The arguments are not JSON: {str(exc)[:200]}. Call it again with a JSON object."
+                f"The arguments are not JSON: {str(exc)[:200]} Call it again with a JSON object."
             ) from exc
     if not isinstance(data, dict):
         raise InvalidArguments(

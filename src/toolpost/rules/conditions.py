@@ -16,7 +16,7 @@ import msgspec
 
 from toolpost.call import Caller
 from toolpost.errors import ConfigError
-from toolpost.patterns import glob, selector
+from toolpost.patterns import caller_matcher, glob, selector
 from toolpost.rules.rule import Condition, OfCall, OfTool
 from toolpost.spec import ToolSpec
 from toolpost.wording import short
@@ -174,8 +174,8 @@ def _on_tier(tiers: tuple[int, ...]) -> Condition:
 
 
 def _on_caller(texts: tuple[str, ...]) -> Condition:
-    matches = glob(texts)
-    return Condition("caller", of_call=lambda caller, _: matches(caller.id))
+    matches = caller_matcher(texts)
+    return Condition("caller", of_call=lambda caller, _: matches(caller))
 
 
 def _on_user(texts: tuple[str, ...]) -> Condition:

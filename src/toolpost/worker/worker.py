@@ -40,6 +40,7 @@ from toolpost.bus.wire import (
 from toolpost.call import OWNER, new_call_id
 from toolpost.contracts import Declared
 from toolpost.digest import digest
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import CallError, InternalError, ToolNotFound, ToolpostError, Unavailable
 from toolpost.failure import failure
 from toolpost.registry import Entry, Registry
@@ -67,8 +68,8 @@ _LAST: Final = 10.0
 """Seconds that calls which were stopped may take to be gone."""
 _PAGE: Final = 256 * 1024
 """Bytes of specs in one answer, about."""
-_met: Final = msgspec.json.Decoder(Envelope[Met])
-_asked: Final = msgspec.json.Decoder(Envelope[dict[str, Any]])
+_met: Final = StrictDecoder[Envelope[Met]](Envelope[Met])
+_asked: Final = StrictDecoder[Envelope[dict[str, Any]]](Envelope[dict[str, Any]])
 
 
 class Worker:
@@ -261,7 +262,7 @@ class Worker:
                 reply=message.reply,
             )  # fmt: skip
             public = _met.decode(message.data).payload.public
-        except (CallError, msgspec.MsgspecError) as refused:
+        except (CallError, NotStrictJson) as refused:
             _log.warning("somebody who would share a key is refused: %s", refused)
             return
         gateway = name_of(public)
@@ -275,7 +276,7 @@ class Worker:
         """A page of what is offered, from where it is asked for."""
         try:
             start = int(_asked.decode(message.data).payload.get("from", 0))
-        except (msgspec.MsgspecError, ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             start = 0
         names, tools, size = sorted(self._offers), dict[str, Offered](), 0
         place = max(0, start)

@@ -266,6 +266,13 @@ def test_a_wait_that_cannot_be_meant_is_none(said: str | None, seconds: float | 
     assert retry_after(said) == seconds
 
 
+async def test_a_404_of_the_service_is_told_from_a_tool_that_is_not_there() -> None:
+    reply = Reply('{"message": "no such user"}', status=404)
+    error = (await answered(reply)).error
+    assert error.message.startswith("127.0.0.1 answered 404 (Not Found): no such user. The tool is")
+    assert "check the arguments" in error.message
+
+
 # --- while it runs -----------------------------------------------------------------------------
 
 

@@ -206,6 +206,10 @@ async def test_a_status_means_what_it_means_for_other_tools(tmp_path: Path) -> N
     assert found == STATUSES
     words = {status: error.message for status, error in errors.items() if error is not None}
     assert words[429] == "The server behind this tool answered 429 (Too Many Requests)."
+    assert words[404].startswith(
+        "The server behind this tool answered 404 (Not Found). At the addre"
+    )
+    assert "has to correct the url" in words[404]
     assert words[409] == "in its own words"
     assert words[503].startswith(
         "The server behind this tool answered 503 (Service Unavailable): in"

@@ -55,6 +55,7 @@ async def test_a_key_is_the_agent_the_user_the_roles_and_the_tools_it_was_made_f
             agent="bot",
             roles=frozenset(["operator"]),
             tools=("kb.*",),
+            key="ci",
         )
         assert identity.known(bearer(text)) is None
         assert await identity.caller(bearer(text), agent="somebody else") == expected

@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.mcp.running import HANDSHAKE, call_of, envelope, headers_for
+from tests.gateway.mcp.running import HANDSHAKE, call_of, envelope, gateway, headers_for, post
 from tests.gateway.program import CONFIG, Program, program, until
 from tests.gateway.running import Answer
 from tests.gateway.test_attacks import running
@@ -249,3 +250,24 @@ async def test_attack_29_without_a_key_that_is_good_there_is_nothing(served: Pro
     hidden = await call(served, "where", {}, scoped)
     assert hidden.data["error"]["code"] == -31004
     assert secret.split(" ")[1] not in (served.folder / "stderr").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{}", '"jsonrpc" must be "2.0"'),
+        (b"null", "it must be a JSON object"),
+        (b'{"jsonrpc": "2.0", "id": 1}', '"method" is missing'),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": 5}', '"method" must be a text'),
+    ],
+)
+async def test_what_is_no_message_of_mcp_is_told_what_one_looks_like(
+    tmp_path: Path, body: bytes, why: str
+) -> None:
+    async with gateway([], tmp_path) as served:
+        answer = await post(served.url, body, {"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["code"] == -32600
+    assert error["message"].startswith(f"This is not a message of MCP: {why}. Clients of MCP send")
+    assert "/v1/tools/NAME:call" in error["message"]

@@ -28,6 +28,11 @@ from toolpost.wording import shortened
 _MOST_QUOTED: Final = 500
 _MOST_ERROR: Final = 64 * 1024
 """Bytes of an error's body that are looked at."""
+_NOT_THERE: Final = frozenset((404, 410))
+_NOTHING_THERE: Final = (
+    "The tool is there, and what it asked that service for is not: check the arguments. If every "
+    "call ends so, the address in the tool's definition is wrong."
+)
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json|text/json")
 _LINES: Final = frozenset(
     ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
@@ -67,6 +72,8 @@ async def _error(answer: Answer, meaning: Status | None) -> CallError:
     words = _words(await answer.beginning(_MOST_ERROR), _type(answer))
     said = f"{answer.url.host} answered {phrase(answer.status)}"
     said += f": {words}" if words else "."
+    if answer.status in _NOT_THERE:
+        said = f"{said.rstrip('.')}. {_NOTHING_THERE}"
     wait = retry_after(answer.header("retry-after"))
     details: dict[str, Any] = {"status": answer.status}
     kind, remedy, retryable, effects = meaning_of(answer.status)

@@ -174,7 +174,7 @@ class HttpHandle:
 
 def _own_key(call: Call) -> str:
     """One key for one call, however often it is sent; two callers' never meet."""
-    named = canonical([call.caller.id, call.tool, call.key])
+    named = canonical([call.caller.principal, call.tool, call.key])
     return hashlib.sha256(named).hexdigest()
 
 

@@ -138,7 +138,7 @@ class Server:
             )
 
     def _for(self, caller: Caller) -> Kept:
-        identity = caller.id if self.options.by_caller else _ALL
+        identity = caller.principal if self.options.by_caller else _ALL
         kept = self._kept.get(identity)
         if kept is None:
             self._make_room()
@@ -189,7 +189,8 @@ class Server:
         return {key: self._secret(name, caller) for key, name in names.items()}
 
     def _secret(self, name: str, caller: Caller) -> str:
-        value = self._around.secret(name.replace(CALLER, caller.id))
+        whose = caller.id if caller.owner else caller.principal.partition(":")[2]
+        value = self._around.secret(name.replace(CALLER, whose))
         if value is not None:
             return value
         if CALLER in name:
@@ -201,7 +202,7 @@ class Server:
 
     def _look_again(self, caller: Caller) -> None:
         """The server says that its list has changed; it may say so as often as it likes."""
-        self._unseen[caller.id if self.options.by_caller else _ALL] = caller
+        self._unseen[caller.principal if self.options.by_caller else _ALL] = caller
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._looked_again())
 

@@ -74,6 +74,10 @@ _NOBODY: Final = "The tool wants to ask something, and nobody can be asked here.
 _UNREADABLE: Final = (
     "The server behind this tool answered with something that cannot be read. Use another tool."
 )
+_NO_SERVER_THERE: Final = (
+    "At the address that the config has for it is no MCP server: whoever runs this system has to "
+    "correct the url. Use another tool."
+)
 _UNACCEPTED: Final = 401
 _US: Final = types.Implementation(name="toolpost", version="1")
 
@@ -322,7 +326,7 @@ class Session:
         """
         calls = list(self._calls.values())
         assert self._elicits is not None, "else nothing was said of it"
-        if len({call.caller.id for call in calls}) != 1:
+        if len({call.caller.principal for call in calls}) != 1:
             _log.warning("a question of a server is declined: it is not clear whose call it is")
             return types.ElicitResult(action="cancel")
         return await _elicited(self._elicits, calls[-1], params)
@@ -375,8 +379,11 @@ class Session:
             self._over(UNAUTHORIZED)
             return _unaccepted("none")
         kind, remedy, retryable, effects = meaning_of(refusal.status)
+        said = f"The server behind this tool {said}"
+        if kind is ToolNotFound:
+            said = f"{said.rstrip('.')}. {_NO_SERVER_THERE}"
         return kind(
-            f"The server behind this tool {said}",
+            said,
             retryable=retryable,
             retry_after=refusal.retry_after,
             remedy="other_tool" if kind is ToolNotFound else remedy,  # not what it was asked for

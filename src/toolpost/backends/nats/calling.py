@@ -12,13 +12,12 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from toolpost.bus.connection import Bus, Replies, Waiting
 from toolpost.bus.large import Large
 from toolpost.bus.ticket import CHANGED, MOST_INSIDE, NOBODY, NOT_MET, Issuer, new_nonce
 from toolpost.bus.wire import ALIVE, PROGRESS, REQUEST, RESPONSE, TICKET, Envelope, Request, said
 from toolpost.call import Call, Progress
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import CallError, QueueFull, Unavailable
 from toolpost.result import Output, Result
 
@@ -34,9 +33,9 @@ _TRIES: Final = 4
 """Where workers are of two minds, or one is full, another is asked."""
 _ELSEWHERE: Final = (CHANGED, NOT_MET)
 _NO_RESPONDERS: Final = "503"
-_envelope: Final = msgspec.json.Decoder(Envelope[msgspec.Raw])
-_progress: Final = msgspec.json.Decoder(Progress)
-_answer: Final = msgspec.json.Decoder(Envelope[Result]).decode
+_envelope: Final = StrictDecoder[Envelope[Any]](Envelope[Any])
+_progress: Final = StrictDecoder[Progress](Progress)
+_answer: Final = StrictDecoder[Envelope[Result]](Envelope[Result]).decode
 
 
 class Calling:
@@ -137,8 +136,8 @@ class Calling:
                 return outcome(answer, call)
             told = _opened(body)
             if told.type == PROGRESS:
-                with suppress(msgspec.MsgspecError):
-                    report = _progress.decode(told.payload)
+                with suppress(NotStrictJson):
+                    report = _progress.convert(told.payload)
                     if call.on_progress is not None:
                         call.on_progress(report)
             elif told.type != ALIVE:
@@ -155,15 +154,15 @@ def _answer_in(body: bytes) -> Result | None:
     """The result, if the message is one and can be read as such in one go."""
     try:
         told = _answer(body)
-    except (msgspec.MsgspecError, ValueError):
+    except NotStrictJson:
         return None
     return told.payload if told.type == RESPONSE else None
 
 
-def _opened(body: bytes) -> Envelope[msgspec.Raw]:
+def _opened(body: bytes) -> Envelope[Any]:
     try:
         return _envelope.decode(body)
-    except (msgspec.MsgspecError, ValueError):
+    except NotStrictJson:
         raise _unreadable() from None
 
 

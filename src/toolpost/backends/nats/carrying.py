@@ -20,8 +20,6 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from toolpost.backends.nats.calling import outcome, request_of
 from toolpost.bus.connection import Bus
 from toolpost.bus.parcels import Parcels, Standing
@@ -30,6 +28,7 @@ from toolpost.bus.wire import ALIVE, ENDED, PROGRESS, REQUEST, Envelope, said
 from toolpost.call import Call, Progress
 from toolpost.contracts import Parcel
 from toolpost.deadline import paused
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import CallError, Cancelled, Conflict, Unavailable
 from toolpost.failure import failure
 from toolpost.result import Result
@@ -44,8 +43,8 @@ _LOOK: Final = 4.0
 _AGAIN: Final = 0.5
 _STOP: Final = 3.0
 """Seconds that a job may take to end when it is stopped."""
-_envelope: Final = msgspec.json.Decoder(Envelope[msgspec.Raw])
-_progress: Final = msgspec.json.Decoder(Progress)
+_envelope: Final = StrictDecoder[Envelope[Any]](Envelope[Any])
+_progress: Final = StrictDecoder[Progress](Progress)
 Hears = Callable[[Progress], None]
 
 
@@ -224,8 +223,8 @@ class Carrying:
         try:
             told = _envelope.decode(message.data)
             if told.type == PROGRESS and waiting.hears is not None:
-                waiting.hears(_progress.decode(told.payload))
-        except (msgspec.MsgspecError, ValueError):
+                waiting.hears(_progress.convert(told.payload))
+        except NotStrictJson:
             return  # too large for a message, or no word of a worker
         if told.type == ENDED:
             waiting.heard = -inf

@@ -34,6 +34,7 @@ from toolpost.bus.wire import (
     said,
 )
 from toolpost.call import OWNER, new_call_id
+from toolpost.document.strict import NotStrictJson, StrictDecoder
 from toolpost.errors import CallError
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ _LONGEST_NAME: Final = 64
 _MOST_PAGES: Final = 1000
 _MOST_WORKERS: Final = 10_000
 _MOST_TOOLS: Final = 20_000
-_here: Final = msgspec.json.Decoder(Envelope[Here])
-_page: Final = msgspec.json.Decoder(Envelope[Page])
+_here: Final = StrictDecoder[Envelope[Here]](Envelope[Here])
+_page: Final = StrictDecoder[Envelope[Page]](Envelope[Page])
 
 
 class _Worker(msgspec.Struct):
@@ -140,7 +141,7 @@ class Directory:
     async def _heard(self, message: Msg) -> None:
         try:
             told = _here.decode(message.data)
-        except (msgspec.MsgspecError, ValueError):
+        except NotStrictJson:
             _log.warning("something on %s is no word of a worker", message.subject)
             return
         here = told.payload

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
-from toolpost import Caller, Config, Executor, Failure, Result, Runtime, SourceError
+from toolpost import Caller, Config, Executor, Failure, Result, Runtime
 from toolpost.bridges.nachos.bringing import tools
 from toolpost.bridges.nachos.config import ToolConfig
 from toolpost.bridges.nachos.contract import (
@@ -31,7 +31,7 @@ from toolpost.bridges.nachos.contract import (
     result_of,
 )
 from toolpost.bridges.nachos.manifest import Manifest
-from toolpost.document import parse
+from toolpost.document.strict import NotStrictJson, strict_json
 from toolpost.plain import is_text
 from toolpost.rules import by_mode
 from toolpost.wording import short
@@ -161,12 +161,12 @@ def _message(request: object) -> Mapping[str, Any]:
         if len(request) > _MOST:
             raise _Unfit(f"the request has more than {_MOST:,} bytes")
         try:
-            text = request if isinstance(request, str) else bytes(request).decode()
-            request = parse(text, format="json", name="request").data
-        except UnicodeDecodeError:
-            raise _Unfit("the request is not UTF-8") from None
-        except SourceError as fault:
-            raise _Unfit(fault.message) from None
+            text = request.encode() if isinstance(request, str) else bytes(request)
+            request = strict_json(text, "request")
+        except UnicodeEncodeError:
+            raise _Unfit("the request has half of a surrogate pair in it") from None
+        except NotStrictJson as fault:
+            raise _Unfit(str(fault)) from None
     if not isinstance(request, Mapping):
         raise _Unfit("a request is an object with id and payload")
     return request

@@ -1,7 +1,8 @@
 """From a header to a ``Caller``.
 
 Above: the routes. Below: ``keys.py``, ``tokens.py``. What was verified is remembered for seconds,
-so that most requests cost a look into a dict; a key that is revoked elsewhere ends with that.
+so that most requests cost a look into a dict; a key that is revoked elsewhere ends with that, and
+``watch.py`` ends the requests that are still being answered for it.
 Whoever is refused is told that and what to do, and not why; the log is. A credential is in no
 message, in no log and in no ``Caller``: nothing behind this can pass it on.
 """
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolpost.call import Caller
 from toolpost.contracts import Clock, Records
-from toolpost.errors import MissingPart, RateLimited, Unauthorized
+from toolpost.errors import MissingPart, Outcome, RateLimited, Unauthorized
 from toolpost.gateway.identity.credential import PREFIX, Rejected, presented
 from toolpost.gateway.identity.keys import ApiKey, Keys
 from toolpost.gateway.identity.settings import AuthSettings
+from toolpost.gateway.identity.watch import CredentialWatch
 from toolpost.pace import Pace, Window
+from toolpost.spec import Effects
 
 if TYPE_CHECKING:
     from toolpost.gateway.identity.tokens import Issuer
@@ -41,8 +44,8 @@ _WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 class Unidentified(Unauthorized):
     """Nobody knows who asks; ``challenge`` is the header ``WWW-Authenticate``."""
 
-    def __init__(self, message: str, *, challenge: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, challenge: str, effects: Outcome = "none") -> None:
+        super().__init__(message, effects=effects)
         self.challenge = challenge
 
 
@@ -75,13 +78,19 @@ class Identity:
         self._known: dict[bytes, _Known] = {}
         self._failures: dict[str, Window] = {}
         self._revoked = 0
+        self.watch = CredentialWatch(self._is_fresh, self._is_good)
 
     @classmethod
     def of(cls, settings: AuthSettings, *, records: Records, clock: Clock) -> Self:
         """``MissingPart`` where tokens are to be verified, and what that takes is not installed."""
         keys = Keys(records, clock=clock) if settings.keys or settings.anonymous else None
         make = _issuer_kind() if settings.issuers else None
-        issuers = [make(n, s, clock=clock) for n, s in settings.issuers.items()] if make else []
+        alone = len(settings.issuers) < 2
+        issuers = (
+            [make(n, s, clock=clock, alone=alone) for n, s in settings.issuers.items()]
+            if make
+            else []
+        )
         return cls(settings, keys=keys, issuers=issuers, clock=clock)
 
     async def open(self) -> None:
@@ -90,6 +99,7 @@ class Identity:
             await issuer.published.renewed()
 
     async def close(self) -> None:
+        await self.watch.close()
         self._known.clear()
         for issuer in self._issuers.values():
             await issuer.published.close()
@@ -119,23 +129,15 @@ class Identity:
         """
         if authorization is None:
             return self._unasked(agent)
-        now, revoked = self._monotonic(), self._revoked
         try:
-            caller, ends = await self._verified(authorization)
+            return await self._verify(authorization)
         except Rejected as why:
-            self._known.pop(authorization, None)
             self._note_failure(peer or "", why)  # who has a good one is not kept out by others
             raise self._unidentified(
                 "This credential is not accepted. Send Authorization: Bearer with a key or a token "
                 "that is valid now.",
                 error="invalid_token",
             ) from None
-        until = now + KEPT
-        if ends is not None:
-            until = min(until, now + ends - self._clock.time())
-        if revoked == self._revoked:
-            self._remember(authorization, _Known(caller, until))
-        return caller
 
     async def revoke(self, key_id: str) -> ApiKey:
         """End a key, here at once and everywhere within five seconds."""
@@ -145,7 +147,21 @@ class Identity:
         gone = [text for text, one in self._known.items() if one.caller.id == f"key:{key_id}"]
         for text in gone:
             del self._known[text]
+            self.watch.end(text)
         return ended
+
+    def ended(self, *, effects: Effects) -> Unidentified:
+        """What the client of a request is told whose credential has ended meanwhile; ``effects``:
+        what the tool that was called for it may do.
+        """
+        message = (
+            "The credential of this request has been revoked or has expired, and the request was "
+            "ended. Send one that is valid now."
+        )
+        if effects == "once":
+            message += " A call may have been done all the same: find out before you repeat it."
+        outcome: Outcome = "none" if effects == "read" else "unknown"
+        return self._unidentified(message, error="invalid_token", effects=outcome)
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -173,6 +189,33 @@ class Identity:
         if agent is None or not (1 <= len(agent) <= 200 and agent.isprintable()):
             return self._nobody
         return Caller(LOCAL.id, agent=agent, owner=True)
+
+    async def _verify(self, authorization: bytes) -> Caller:
+        """Who presents this, which is then believed for some seconds; or ``Rejected``."""
+        now, revoked = self._monotonic(), self._revoked
+        try:
+            caller, ends = await self._verified(authorization)
+        except Rejected:
+            self._known.pop(authorization, None)
+            raise
+        until = now + KEPT
+        if ends is not None:
+            until = min(until, now + ends - self._clock.time())
+        if revoked == self._revoked:
+            self._remember(authorization, _Known(caller, until))
+        return caller
+
+    def _is_fresh(self, authorization: bytes) -> bool:
+        known = self._known.get(authorization)
+        return known is not None and self._monotonic() < known.until - _AHEAD
+
+    async def _is_good(self, authorization: bytes) -> bool:
+        try:
+            await self._verify(authorization)
+        except Rejected as why:
+            _log.info("requests in flight are ended: %s", why)
+            return False
+        return True
 
     async def _verified(self, authorization: bytes) -> tuple[Caller, float | None]:
         text = presented(authorization)
@@ -209,13 +252,15 @@ class Identity:
         window.take(now)
         _log.warning("a credential of %s is refused: %s", peer or "somebody", why)
 
-    def _unidentified(self, message: str, *, error: str | None = None) -> Unidentified:
+    def _unidentified(
+        self, message: str, *, error: str | None = None, effects: Outcome = "none"
+    ) -> Unidentified:
         said = ['realm="toolpost"']
         if error is not None:
             said.append(f'error="{error}"')
         if self.metadata is not None and self._resource is not None:
             said.append(f'resource_metadata="{_document(self._resource)}"')
-        return Unidentified(message, challenge=f"Bearer {', '.join(said)}")
+        return Unidentified(message, challenge=f"Bearer {', '.join(said)}", effects=effects)
 
 
 _TOKENS: Final = "toolpost.gateway.identity.tokens"

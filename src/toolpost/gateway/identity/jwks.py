@@ -14,10 +14,10 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 from jwt.algorithms import get_default_algorithms
 
 from toolpost.contracts import Clock
+from toolpost.document.strict import NotStrictJson, strict_json
 from toolpost.errors import CallError, Unavailable
 from toolpost.gateway.identity.settings import IssuerSettings, address_of
 from toolpost.net.client import Client, Request
@@ -145,8 +145,8 @@ class Published:
         finally:
             await client.close()
         try:
-            document = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError):
+            document = strict_json(body, "document")
+        except NotStrictJson:
             document = None
         if not isinstance(document, dict):
             raise _Unfit(f"{url.host} answered with something else than a JSON object")

@@ -20,7 +20,8 @@ from toolpost.call import Caller, new_call_id
 from toolpost.contracts import Clock, Record, Records
 from toolpost.errors import Conflict, InvalidArguments, ToolNotFound
 from toolpost.gateway.identity.credential import PREFIX, Rejected
-from toolpost.ledger.record import AuditRecord, Who
+from toolpost.ledger.record import AuditRecord
+from toolpost.ledger.trespass import who_of
 from toolpost.patterns import selector
 from toolpost.redact import redact, redact_text
 from toolpost.wording import short
@@ -62,6 +63,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             agent=self.agent,
             roles=frozenset(self.roles),
             tools=self.tools,
+            key=self.name,
         )
 
     def to_dict(self, now: float) -> dict[str, Any]:
@@ -88,7 +90,8 @@ class Keys:
         seconds: float | None = None,
     ) -> tuple[ApiKey, str]:
         """A new key, and the text that is never seen again. Unless it says whom it stands for, that
-        is an agent of its name.
+        is an agent of its name. ``Conflict`` if a key that is still listed has this name: then it
+        would be the same caller, which ``rotate`` is for.
         """
         if user is None and agent is None:
             agent = name
@@ -98,6 +101,26 @@ class Keys:
         selector(tools or ())  # a ConfigError for what is no pattern
         if seconds is not None and not 0 < seconds <= 1e10:
             raise InvalidArguments("A key expires after some time, or never.")
+        async for other in self._each():
+            if other.name == name:
+                raise _taken(other, self._clock.time())
+        return await self._made(name, user, agent, roles, tools, seconds)
+
+    async def rotate(self, key: ApiKey, *, seconds: float | None) -> tuple[ApiKey, str]:
+        """A new key for the same caller, and its text; the old one stays as it is. What belongs to
+        the caller (limits, jobs, approvals, idempotency keys) is the new key's as well.
+        """
+        return await self._made(key.name, key.user, key.agent, key.roles, key.tools, seconds)
+
+    async def _made(
+        self,
+        name: str,
+        user: str | None,
+        agent: str | None,
+        roles: tuple[str, ...],
+        tools: tuple[str, ...] | None,
+        seconds: float | None,
+    ) -> tuple[ApiKey, str]:
         now = self._clock.time()
         while True:
             key_id = secrets.token_hex(6)
@@ -132,19 +155,32 @@ class Keys:
         return sorted([key async for key in self._each()], key=lambda key: (key.created, key.id))
 
     async def like(self, beginning: str) -> ApiKey:
-        """The only key whose id begins so: for people, who type, or paste a whole key."""
+        """The only key whose id begins so, else the only live one of this name: for people, who
+        type, or paste a whole key.
+        """
+        name = beginning
         beginning = beginning.removeprefix(PREFIX).partition("_")[0]
         found: list[tuple[str, Record]] = []
         if _BEGINNING.fullmatch(beginning):
             found = list(await self._records.scan(SPACE, prefix=beginning, limit=2))
         if not found:
-            raise _unknown(beginning)
+            return await self._called(name)
         if len(found) > 1:
             raise Conflict(f"Several keys begin with {beginning}: write more of it.")
         key = _read(found[0][1])
         if key is None:
             raise Conflict(f"What is kept of the key {found[0][0]} cannot be read.")
         return key
+
+    async def _called(self, name: str) -> ApiKey:
+        now = self._clock.time()
+        live = [key async for key in self._each() if key.name == name and key.state(now) == "live"]
+        if len(live) > 1:
+            ids = ", ".join(key.id for key in live)
+            raise Conflict(f"Several keys have this name: write the id of one of them: {ids}.")
+        if not live:
+            raise _unknown(name)
+        return live[0]
 
     async def revoke(self, key_id: str) -> ApiKey:
         """End it for good; one that has ended stays as it is."""
@@ -177,9 +213,7 @@ def as_record(key: ApiKey, code: str, *, by: Caller, channel: str, at: float) ->
         kind="decision",
         time=at,
         call_id=new_call_id(),
-        caller=Who(
-            redact_text(by.id), *(name and redact_text(name) for name in (by.user, by.agent))
-        ),
+        caller=who_of(by),
         tool=SPACE,
         code=code,
         outcome="done",
@@ -206,6 +240,14 @@ def _verify_name(text: str | None) -> None:
         raise InvalidArguments(
             f"{short(text)!r} is no name: write 1 to {_LONGEST} printable characters."
         )
+
+
+def _taken(key: ApiKey, now: float) -> Conflict:
+    return Conflict(
+        f"There is a key of this name: {key.id}, which is {key.state(now)}. Two keys of one name "
+        f"are one caller. To replace it: toolpost keys rotate {key.id}. For another caller, choose "
+        "another name."
+    )
 
 
 def _unknown(key_id: str) -> ToolNotFound:

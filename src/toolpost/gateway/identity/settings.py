@@ -27,7 +27,7 @@ Algorithm = Literal[
 Some = str | tuple[str, ...]
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,48}[a-z0-9])?")
-_TAKEN: Final = frozenset(("key", "local", "owner"))
+_TAKEN: Final = frozenset(("key", "local", "owner", "user", "agent", "caller"))
 """What other callers' ids begin with."""
 _LONGEST: Final = 3600.0
 

@@ -19,6 +19,7 @@ import msgspec
 
 from toolpost.call import Caller
 from toolpost.contracts import Clock
+from toolpost.document.strict import strict_json
 from toolpost.gateway.identity.credential import Rejected
 from toolpost.gateway.identity.jwks import Published
 from toolpost.gateway.identity.settings import IssuerSettings, several
@@ -61,8 +62,8 @@ def looked_at(token: str) -> Look:
 
 def _object(part: str) -> Mapping[str, Any]:
     try:
-        found = msgspec.json.decode(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (Error, ValueError, msgspec.DecodeError, RecursionError):
+        found = strict_json(urlsafe_b64decode(part + "=" * (-len(part) % 4)), "token")
+    except (Error, ValueError):
         found = None
     if not isinstance(found, dict):
         raise Rejected("the token cannot be read")
@@ -70,10 +71,15 @@ def _object(part: str) -> Mapping[str, Any]:
 
 
 class Issuer:
-    """One whose tokens are believed; ``name`` stands in the ids of its callers."""
+    """One whose tokens are believed; ``name`` stands in the ids of its callers. Where it is not
+    ``alone``, its users are not those of the same name that another has.
+    """
 
-    def __init__(self, name: str, settings: IssuerSettings, *, clock: Clock) -> None:
+    def __init__(
+        self, name: str, settings: IssuerSettings, *, clock: Clock, alone: bool = True
+    ) -> None:
         self.name, self.issuer = name, settings.issuer
+        self._vouches = None if alone else name
         self.published = Published(name, settings, clock=clock)
         self._settings, self._clock = settings, clock
         self._audience = several(settings.audience)
@@ -140,7 +146,13 @@ class Issuer:
             return Caller(f"{self.name}:{subject}", agent=agent, roles=roles)
         # before the first colon stands who speaks, whatever is in the subject
         via = "" if agent is None else f"+{quote(agent, safe='')}"
-        return Caller(f"{self.name}{via}:{subject}", user=user, agent=agent, roles=roles)
+        return Caller(
+            f"{self.name}{via}:{subject}",
+            user=user,
+            agent=agent,
+            roles=roles,
+            issuer=self._vouches if user is not None else None,
+        )
 
 
 def _moment(claims: Mapping[str, Any], name: str) -> float | None:

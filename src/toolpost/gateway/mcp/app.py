@@ -47,6 +47,11 @@ _HEADER_MISMATCH: Final = -32020
 _PARSE_ERROR: Final = -32700
 _INVALID_REQUEST: Final = -32600
 _BATCH: Final = "A request is one message: send those of a batch one by one."
+_NO_MESSAGE: Final = (
+    "This is not a message of MCP: %s. Clients of MCP send messages such as "
+    '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}. To call a tool without MCP: '
+    "POST /v1/tools/NAME:call"
+)
 _FULL: Final = STATUS["QUEUE_FULL"].rpc
 _MANY: Final = "You have too many sessions open: end one of them, or come back later."
 _GREETING: Final = 64 * 1024
@@ -165,6 +170,9 @@ class Mcp:
             return
         if isinstance(data, list):
             await _sent(send, 400, [_JSON], _error(_INVALID_REQUEST, _BATCH, None))
+            return
+        if (wrong := _fault_of(data)) is not None:
+            await _sent(send, 400, [_JSON], _error(_INVALID_REQUEST, _NO_MESSAGE % wrong, data))
             return
         if headers.get(b"mcp-method") in _OF_TASKS and not _routed(data, headers):
             mismatch = _error(_HEADER_MISMATCH, "The header Mcp-Name is not the task's id.", data)
@@ -300,6 +308,17 @@ class _Answer:
         """The SDK leaves the stream of a session that is over as it is."""
         if self._begun and not self.whole:
             await self._send({"type": "http.response.body", "body": b""})
+
+
+def _fault_of(data: Any) -> str | None:
+    """What keeps this from being a message; ``None``: nothing that can be seen from outside."""
+    if not isinstance(data, dict):
+        return "it must be a JSON object"
+    if data.get("jsonrpc") != "2.0":
+        return '"jsonrpc" must be "2.0"'
+    if "method" not in data:
+        return None if "result" in data or "error" in data else '"method" is missing'
+    return None if isinstance(data["method"], str) else '"method" must be a text'
 
 
 def _unread(message: str) -> bytes:

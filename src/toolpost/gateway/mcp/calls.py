@@ -370,7 +370,7 @@ class Calls:
                 no = Decision(approve=False, reason="declined in the client.")
                 await desk.decide(handle, no, by=caller, channel="api")
             elif self._settings.approve and yes:
-                person = Caller(caller.user or caller.id, user=caller.user)
+                person = Caller(caller.user or caller.id, user=caller.user, key=caller.key)
                 decision = Decision(approve=True, reason="approved in the client")
                 await desk.decide(handle, decision, by=person, channel="callback", seen=seen)
             elif answer.action == "accept":

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from toolpost.call import Caller, new_call_id
+from toolpost.document.strict import BROKEN, count_keys, has_wide_integer
 from toolpost.errors import CallError
 from toolpost.exporters.mcp import RESULT
-from toolpost.gateway.bodies import Scope, keys_in
+from toolpost.gateway.bodies import Scope
 from toolpost.gateway.mcp.answers import CALL_ID, answer_of
 from toolpost.gateway.mcp.asking import Client
 from toolpost.gateway.mcp.calls import Calls, Refusal, Wanted, refusal
@@ -207,19 +208,21 @@ def _plain(body: bytes) -> _Plain | None:
     """The call, if it is plain and every key is there once: as many keys as there are colons."""
     try:
         message = _decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+    except BROKEN:
         return None
     params, can = message.params, message.params.meta.can
     keys = 8  # four, the name and what goes with it, and two in that
     if params.arguments is not UNSET:
-        keys += 1 + keys_in(params.arguments, above=2)
+        keys += 1 + count_keys(params.arguments, above=2)
     if params.meta.info is not UNSET:
         keys += 3
     if can:
         if "elicitation" in can or "extensions" in can:
             return None  # it may be asked something, or be given a task
-        keys += keys_in(can, above=3)
-    return message if body.count(b":") == keys else None
+        keys += count_keys(can, above=3)
+    if body.count(b":") != keys or has_wide_integer(body):
+        return None
+    return message
 
 
 def named(headers: list[tuple[bytes, bytes]]) -> str | None:

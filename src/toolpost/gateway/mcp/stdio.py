@@ -29,6 +29,7 @@ from mcp_types import (
 )
 
 from toolpost.call import Caller
+from toolpost.document.strict import strict_json
 from toolpost.gateway.bodies import strictly
 from toolpost.gateway.mcp.calls import Calls
 from toolpost.gateway.mcp.definitions import Definitions
@@ -156,6 +157,7 @@ async def _hear(
                 if not line.strip():
                     continue
                 try:
+                    strict_json(line, "message")
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     await write.send(SessionMessage(_unread(line)))

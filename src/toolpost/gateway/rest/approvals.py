@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolpost.approvals import Approvals, Decision, Request
-from toolpost.approvals.values import Lasting, principal
+from toolpost.approvals.values import Lasting, asker, principal
 from toolpost.call import Caller, new_call_id
 from toolpost.errors import InvalidArguments, ToolNotFound
 from toolpost.gateway.answers import send_result
@@ -122,7 +122,7 @@ class _Desk:
     async def found_own(self, handle: str, caller: Caller) -> Request:
         """The request, for who asked: whoever may see it may not make the call for that."""
         request = await self.found(handle, caller)
-        if principal(request.caller) != principal(caller):
+        if asker(request.caller) != asker(caller):
             await self._trespassed(request, caller)
             raise ToolNotFound(f"{request.handle} was not given to you.", remedy="stop")
         return request
@@ -146,12 +146,12 @@ class _Desk:
         return reply(request.to_dict(self.approvals.now()))
 
     def _may_see(self, request: Request, caller: Caller) -> bool:
-        asker = request.caller
+        by = request.caller
         return (
             self._behind.is_admin(caller)
             or self.approvals.may_answer(caller)
-            or principal(asker) == principal(caller)
-            or (caller.user is not None and caller.user == asker.user)
+            or principal(by) == principal(caller)
+            or (caller.user is not None and caller.user == by.user)
         )
 
 

@@ -82,7 +82,8 @@ class Calls:
             return await self.executed(name, wanted, caller, call_id, own, key, trace, hear)
 
         if wants_events(headers):
-            return await stream(run, send, call_id, effects=self._effects(name)), call_id
+            status = await stream(run, scope, send, call_id, effects=self._effects(name))
+            return status, call_id
         return await send_result(send, await _watched(run(None), receive), call_id), call_id
 
     async def plan(

@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from toolpost.call import Progress
+from toolpost.errors import CallError
 from toolpost.failure import failure
 from toolpost.gateway.answers import CALL_ID, result_bytes, send_result
-from toolpost.gateway.bodies import Send
+from toolpost.gateway.bodies import Scope, Send
 from toolpost.gateway.inflight import cut_off
 from toolpost.result import Metadata, Result
 from toolpost.spec import Effects
@@ -31,6 +32,8 @@ SILENCE: Final = b": still here\n\n"
 _MOST_WAITING: Final = 1024 * 1024
 """Bytes that wait for a client which does not read."""
 _encode: Final = msgspec.json.Encoder().encode
+LAST: Final = "toolpost.last"
+"""Where the scope of a stream has what makes its last event, if it must end before its call."""
 Run = Callable[[Callable[[Progress], None] | None], asyncio.Task[Result]]
 
 
@@ -67,9 +70,10 @@ class _Feed:
         return b"".join(events)
 
 
-async def stream(run: Run, send: Send, call_id: str, *, effects: Effects) -> int:
+async def stream(run: Run, scope: Scope, send: Send, call_id: str, *, effects: Effects) -> int:
     """Run a call and tell of it; the status that was sent. ``effects``: its tool's."""
     feed = _Feed()
+    scope[LAST] = lambda fault: event("result", result_bytes(_failed(fault, call_id, effects)))
     call = run(feed.hear)
     call.add_done_callback(lambda _: feed.news.set())
     try:
@@ -88,7 +92,8 @@ async def stream(run: Run, send: Send, call_id: str, *, effects: Effects) -> int
         await asyncio.gather(call, return_exceptions=True)
         feed.taken()  # nobody will read it, and what was cancelled may be kept for a while
         with suppress(RuntimeError):  # the stream had not begun, or its client has gone
-            await _end(send, event("result", result_bytes(_stopping(call_id, effects))))
+            stopped = _failed(cut_off(effects), call_id, effects)
+            await _end(send, event("result", result_bytes(stopped)))
         raise
     return 200
 
@@ -123,6 +128,6 @@ async def _end(send: Send, piece: bytes) -> None:
     await send({"type": "http.response.body", "body": piece, "more_body": False})
 
 
-def _stopping(call_id: str, effects: Effects) -> Result:
-    error = failure(cut_off(effects), tool="", call_id=call_id, effects=effects)
+def _failed(fault: CallError, call_id: str, effects: Effects) -> Result:
+    error = failure(fault, tool="", call_id=call_id, effects=effects)
     return Result(error=error, metadata=Metadata(call_id))

@@ -42,8 +42,7 @@ def wanted_of(data: Any) -> Wanted:
         return Wanted(arguments)
     for name in data:
         if name not in FIELDS:
-            hint = nearest(name, FIELDS) or f"; there are {', '.join(FIELDS)}."
-            raise InvalidArguments(f"/{short(name)}: is not known here{hint}")
+            raise InvalidArguments(f"/{short(name)}: is not known here{_hint(name, data)}")
     return Wanted(
         arguments,
         _text(data, "session_id"),
@@ -51,6 +50,15 @@ def wanted_of(data: Any) -> Wanted:
         _text(data, "phase"),
         _text(data, "grant"),
     )
+
+
+def _hint(name: str, data: Mapping[str, Any]) -> str:
+    if found := nearest(name, FIELDS):
+        return found
+    if "arguments" not in data:
+        own = ", ".join(f'"{short(one)}": …' for one in data if one not in FIELDS)
+        return f'; put what the tool takes into "arguments": {{"arguments": {{{own}}}}}'
+    return f"; there are {', '.join(FIELDS)}."
 
 
 def _text(data: Mapping[str, Any], name: str) -> str | None:
