@@ -258,7 +258,7 @@ async def test_a_secret_planted_anywhere_in_a_call_is_in_no_sink(
     heard: list[Any] = []
     bodies: list[bytes] = []
     async with Runtime.open(folder / "toolpost.toml", observers=[Trace(provider)]) as tools:
-        assert len(tools.executor.guards) == 10
+        assert len(tools.executor.guards) == 11
         results = await all_calls(tools, at, heard)
         answered, requests = await approvals(tools, at, bodies)
         metrics = next(o for o in tools.executor.observers if isinstance(o, Metrics))

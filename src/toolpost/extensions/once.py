@@ -186,7 +186,8 @@ class Once:
 
     async def open(self) -> None:
         """From now on the claims of dead processes are given an end."""
-        self._tidying = asyncio.get_running_loop().create_task(self._tidy())
+        if self._tidying is None:
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy())
 
     async def close(self) -> None:
         """What is known of runs that have ended is still written, and tried a last time."""
