@@ -26,6 +26,7 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``owner`` is true for whoever runs the process itself, where no identity is configured.
     ``tools`` are patterns of the only tools that there are for this caller; without it, all are.
+    ``key`` is the name of the API key that was presented.
     """
 
     id: str
@@ -34,6 +35,20 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
     roles: frozenset[str] = frozenset()
     owner: bool = False
     tools: tuple[str, ...] | None = None
+    key: str | None = None
+
+    @property
+    def principal(self) -> str:
+        """On whose behalf a call runs: the user, else the key's name, else the local owner.
+
+        Keys of one user or of one name are one principal, so rotating a key keeps it. Any other
+        caller, such as a program with a token of its own, is its own principal.
+        """
+        if self.user is not None:
+            return f"user:{self.user}"
+        if self.key is not None:
+            return f"key:{self.key}"
+        return "owner" if self.owner else f"caller:{self.id}"
 
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})

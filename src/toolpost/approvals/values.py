@@ -182,9 +182,11 @@ def kept(name: str) -> str:
 
 
 def kept_caller(caller: Caller) -> Caller:
-    names = (caller.id, caller.user, caller.agent)
+    names = (caller.id, caller.user, caller.agent, caller.key)
     safe = tuple(name and kept(name) for name in names)
     if safe == names:
         return caller
-    known: Caller = msgspec.structs.replace(caller, id=safe[0], user=safe[1], agent=safe[2])
+    known: Caller = msgspec.structs.replace(
+        caller, id=safe[0], user=safe[1], agent=safe[2], key=safe[3]
+    )
     return known

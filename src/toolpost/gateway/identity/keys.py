@@ -62,6 +62,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             agent=self.agent,
             roles=frozenset(self.roles),
             tools=self.tools,
+            key=self.name,
         )
 
     def to_dict(self, now: float) -> dict[str, Any]:
