@@ -21,6 +21,7 @@ from toolpost.wording import explained, nearest, short
 
 Effects = Literal["read", "idempotent", "once"]
 Isolation = Literal["inline", "thread", "process", "sandbox"]
+State = Literal["shared", "caller", "call"]
 
 TIERS: Final = ("SAFE", "STANDARD", "ELEVATED", "RESTRICTED", "DANGEROUS")
 KIND_TIMEOUTS: Final = {"python": 5.0, "http": 10.0, "mcp": 10.0, "shell": 30.0}
@@ -36,7 +37,7 @@ _LEAST: Final = {
     "concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "processes": 1, "output": 1,
 }  # fmt: skip
 """With less memory a Python interpreter does not even start."""
-_MOST_PROCESSES: Final = 4_000_000
+MOST_PROCESSES: Final = 4_000_000
 _LEAST_CPUS: Final = 0.01
 """What the kernel can count to, and its smallest share."""
 
@@ -71,8 +72,8 @@ class Limits(_Part, frozen=True, kw_only=True):
             if value is not None and not least <= value <= _MOST:
                 said = f"at least {least}" if value < least else "less than 2 to the 62"
                 _refuse(f"limits.{field} must be {said}", "limits", field)
-        if self.processes > _MOST_PROCESSES:
-            _refuse(f"limits.processes must be at most {_MOST_PROCESSES}", "limits", "processes")
+        if self.processes > MOST_PROCESSES:
+            _refuse(f"limits.processes must be at most {MOST_PROCESSES}", "limits", "processes")
         if self.cpus is not None and not _LEAST_CPUS <= self.cpus < math.inf:
             _refuse(f"limits.cpus must be at least {_LEAST_CPUS}", "limits", "cpus")
         self._make_float("cpus")
@@ -146,6 +147,7 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     context_aware: bool = False
     isolation: Isolation | None = None
+    state: State | None = None
     coerce: bool = False
 
     def __post_init__(self) -> None:
