@@ -104,7 +104,6 @@ class Worker:
         self.known: set[int] = set()
         """The targets that can be called now."""
         self._loaded = set() if plan.template else self.known
-        self._loading = -1
         self._number = 0
         self._answer: asyncio.Future[Any] | None = None
         self._target: Target | None = None
@@ -168,8 +167,13 @@ class Worker:
         another = self.owner not in ("", principal)
         if another and self._line is self._control:
             return False
-        if key not in self._loaded and not await self._load(key, target):
-            return False
+        if self.owner and not another and self._line is not None:  # what it has is kept
+            return await self._load(key, target, self._line, self.known)
+        if key not in self._loaded:
+            if self._line is not self._control:
+                self._drop_line()
+            if not await self._load(key, target, self._control, self._loaded):
+                return False
         return (key in self.known and not another) or await self.renew()
 
     async def renew(self) -> bool:
@@ -181,7 +185,7 @@ class Worker:
         self._drop_line()
         near, far = socket.socketpair()
         with far:
-            answer = self._ask(_FORK, None, far.fileno())
+            answer = self._ask(self._control, _FORK, None, far.fileno())
         if answer is None:
             near.close()
             return False
@@ -201,18 +205,15 @@ class Worker:
             self.known.update(self._loaded)
             if self._line is self._control:
                 self._loaded = self.known
-        self.owner = ""
         return self._line is not None
 
-    async def _load(self, key: int, target: Target) -> bool:
-        if self._line is not self._control:
-            self._drop_line()
-            self.owner = ""
-        self._target, self._loading = target, key
-        answer = self._ask(key, msgspec.structs.asdict(target))
+    async def _load(self, key: int, target: Target, line: Line, into: set[int]) -> bool:
+        self._target = target
+        answer = self._ask(line, key, msgspec.structs.asdict(target))
         if answer is None:
             return False
         await answer
+        into.add(key)
         return True
 
     def _drop_line(self) -> None:
@@ -221,14 +222,17 @@ class Worker:
             self._line.close()
             self._line = None
             self.known.clear()
+            self.owner = ""
 
-    def _ask(self, key: int, target: Any, fd: int | None = None) -> asyncio.Future[Any] | None:
+    def _ask(
+        self, line: Line, key: int, target: Any, fd: int | None = None
+    ) -> asyncio.Future[Any] | None:
         """Send what is no call; None if nobody is there."""
         body = _encode((self._number + 1, key, None, None, target))
-        if self.worn or not self._control.send(body, fd):
+        if self.worn or not line.send(body, fd):
             self.worn = True
             return None
-        return self._await_answer(self._control)
+        return self._await_answer(line)
 
     def _await_answer(self, line: Line) -> asyncio.Future[Any]:
         self._number += 1
@@ -296,14 +300,11 @@ class Worker:
                 if drain is not None:
                     drain.read_now()
         answer = self._answer
-        loading, self._loading = self._loading, -1
         self.busy = False
         self._answer = self._on_event = None
         if answer is None or answer.done():
             return
         if kind == "ok":
-            if loading >= 0:
-                self._loaded.add(loading)
             answer.set_result(content)
             return
         assert self._target is not None
