@@ -183,6 +183,12 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
         for number, one in enumerate(self.egress):
             if type(self.egress) is not tuple or type(one) is not str or not is_destination(one):
                 _refuse(not_a_destination(str(one)), "egress", number)
+        if self.state is not None and self.kind in ("http", "mcp", "shell"):
+            _refuse(
+                f"{self.name!r} is of kind {self.kind}, and state is for kind python: it says who "
+                "shares a warm worker process, and this kind has none; leave it out",
+                "state",
+            )
         if self.cache is not None and self.effects != "read":
             _refuse(
                 f"{self.name!r} may be cached only if it has effects: read (it has "

@@ -28,6 +28,7 @@ import _thread
 import builtins
 import ctypes
 import errno
+import gc
 import json
 import os
 import resource
@@ -431,7 +432,9 @@ class Template:
 
     def load(self, request: list[Any]) -> None:
         """Import a function; what its module shares with a fork decides how callers are parted."""
-        self.wire.send(self.server.answer(*request))
+        body = self.server.answer(*request)
+        gc.freeze()  # a collection in a fork would copy every page that is shared with it
+        self.wire.send(body)
         now = shared_things()
         self.can_fork = now is not None and now == self.at_start
         self.scratch = snapshot(self.server.scratch)

@@ -352,7 +352,8 @@ class WorkerPool:
         """Start as many workers as calls wait for one, or ``spare`` if none is idle. Beyond the
         size there is one for each principal that waits and has none.
         """
-        wanted = self._queued - len(self._renewing)
+        alone = len(self._workers) < 2  # with two, one is made new while the other serves
+        wanted = self._queued - (0 if alone else len(self._renewing))
         room = self.size - len(self._workers)
         if self._waiting and wanted > 0:
             having = {worker.serving for worker in self._workers}
