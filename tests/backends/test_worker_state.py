@@ -19,7 +19,7 @@ from toolpost.spec import Limits
 pytestmark = pytest.mark.anyio
 
 EVE, BOB = Caller("key:1", key="eve"), Caller("key:2", key="bob")
-TOLD = "Bob's account number"
+TOLD = "the account number of Bob"
 MODULE = state_tools.__name__
 
 STEAL = f"import {MODULE} as tools\nanswer = list(tools.heard)"
@@ -31,12 +31,12 @@ def stealing(name):
     return "Hello " + name
 tools.greet.__code__ = stealing.__code__
 """
-REPLACE_THE_GLOBAL = f"""
+REPLACE_A_HELPER = f"""
 import {MODULE} as tools
-def greet(name, honest=tools.greet):
+def hello(name, honest=tools._hello):
     tools.heard.append(name)
     return honest(name)
-tools.greet = greet
+tools._hello = hello
 """
 REPLACE_WHAT_IS_CALLED = f"""
 import gc, {MODULE} as tools
@@ -47,57 +47,41 @@ def steal(honest):
     return greet
 for one in gc.get_objects():
     if type(one).__name__ == "Server" and hasattr(one, "functions"):
-        one.functions = {{key: steal(tools.greet) for key in range(10)}}
+        one.functions = {{
+            key: steal(tools.greet) if function is tools.greet else function
+            for key, function in one.functions.items()
+        }}
 """
-LISTEN_ON_THE_WIRE = f"""
-import gc, json, {MODULE} as tools
+LISTEN_TO_REQUESTS = f"""
+import gc, {MODULE} as tools
 for one in gc.get_objects():
-    if type(one).__name__ == "Wire":
-        def receive(data=b"", honest=one.receive):
-            request = honest()
-            tools.heard.append(json.dumps(request))
-            return request
-        one.receive = receive
+    if type(one).__name__ == "Server" and hasattr(one, "functions"):
+        def listen(*request, honest=one.answer):
+            tools.heard.append(repr(request))
+            return honest(*request)
+        one.answer = listen
 """
 HOOK_EVERY_CALL = f"""
-import sys, threading, {MODULE} as tools
+import sys, {MODULE} as tools
 def hook(frame, event, argument):
-    tools.heard.append(repr(frame.f_locals))
+    if event == "call" and "name" in frame.f_locals:
+        tools.heard.append(frame.f_locals["name"])
 sys.setprofile(hook)
-threading.setprofile(hook)
-"""
-HOOK_FORKS = f"""
-import os, sys, {MODULE} as tools
-os.register_at_fork(after_in_child=lambda: exec({REPLACE_THE_CODE!r}))
 """
 PATCH_THE_LIBRARY = f"""
-import json, builtins, sys, {MODULE} as tools
-honest = json.JSONDecoder.raw_decode
-def raw_decode(self, text, idx=0):
-    tools.heard.append(text)
-    return honest(self, text, idx)
-json.JSONDecoder.raw_decode = raw_decode
-builtins.str = type("str", (str,), {{}})
-sys.modules["datetime"] = tools
-"""
-STAY_IN_A_THREAD = f"""
-import gc, threading, time, {MODULE} as tools
-def look():
-    while True:
-        tools.heard.extend(repr(one) for one in gc.get_objects() if type(one) is dict)
-        del tools.heard[:-100]
-        time.sleep(0.001)
-threading.Thread(target=look, daemon=True).start()
+import json, {MODULE} as tools
+def dumps(value, honest=json.dumps):
+    tools.heard.append(value)
+    return honest(value)
+json.dumps = dumps
 """
 ATTACKS = {
     "replace the code": REPLACE_THE_CODE,
-    "replace the global": REPLACE_THE_GLOBAL,
+    "replace a helper": REPLACE_A_HELPER,
     "replace what is called": REPLACE_WHAT_IS_CALLED,
-    "listen on the wire": LISTEN_ON_THE_WIRE,
+    "listen to requests": LISTEN_TO_REQUESTS,
     "hook every call": HOOK_EVERY_CALL,
-    "hook forks": HOOK_FORKS,
     "patch the library": PATCH_THE_LIBRARY,
-    "stay in a thread": STAY_IN_A_THREAD,
 }
 
 
@@ -154,7 +138,7 @@ async def test_attack_a_caller_never_receives_what_another_sends(
     assert (answer, TOLD in stolen) == (f"Hello {TOLD}", False)
 
 
-@pytest.mark.parametrize("attack", ["replace the code", "listen on the wire"])
+@pytest.mark.parametrize("attack", ["replace the code", "listen to requests"])
 async def test_attack_through_a_runtime_with_its_default_chain(
     attack: str, isolation: str, tmp_path: Path
 ) -> None:
@@ -168,10 +152,11 @@ async def test_attack_through_a_runtime_with_its_default_chain(
     assert (answer, TOLD in stolen) == (f"Hello {TOLD}", False)
 
 
-async def test_attack_the_callers_share_what_is_said_to_be_shared(isolation: str) -> None:
-    """What the other tests would find, were workers not kept apart."""
-    async with running(*tools(isolation, "shared")) as executor, asyncio.timeout(120):
-        answer, stolen = await attacked(executor, REPLACE_THE_CODE)
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_attack_callers_meet_where_the_state_is_shared(attack: str) -> None:
+    """Each of the attacks would succeed, were workers not kept apart."""
+    async with running(*tools("process", "shared")) as executor, asyncio.timeout(120):
+        answer, stolen = await attacked(executor, ATTACKS[attack])
     assert answer == f"Hello {TOLD}"
     assert TOLD in stolen
 
