@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+import msgspec
 import pytest
 
 from toolpost import Call, Caller, Executor, Progress, Registry, Result, ToolSpec, create_tool, tool
@@ -23,6 +24,29 @@ pytestmark = pytest.mark.anyio
 def a_call(**fields: Any) -> Call:
     spec = ToolSpec(name="a", description="d")
     return Call("a", spec, {}, OWNER, new_call_id(), Metadata(), **fields)
+
+
+@pytest.mark.parametrize(
+    ("caller", "principal"),
+    [
+        (Caller("key:1", user="ann", key="ci"), "user:ann"),
+        (Caller("corp:ann", user="ann", agent="bot"), "user:ann"),
+        (Caller("local:ann", user="ann", owner=True), "user:ann"),
+        (Caller("key:1", agent="bot", key="ci"), "key:ci"),
+        (Caller("key:2", key="ci"), "key:ci"),
+        (OWNER, "owner"),
+        (Caller("local", agent="inspector", owner=True), "owner"),
+        (Caller("owner"), "caller:owner"),
+        (Caller("key:ci"), "caller:key:ci"),
+        (Caller("user:ann"), "caller:user:ann"),
+    ],
+)
+def test_a_principal_is_the_user_else_the_key_else_the_owner(
+    caller: Caller, principal: str
+) -> None:
+    assert caller.principal == principal
+    as_sent = msgspec.json.decode(msgspec.json.encode(caller), type=Caller)
+    assert as_sent.principal == principal
 
 
 def context_of(call: Call) -> dict[str, Any]:

@@ -147,6 +147,12 @@ def test_examples_phase_and_confirmation_are_fields_of_a_spec() -> None:
         ({"tier": "high"}, "tier: expected `int`, got `str`", ("tier",)),
         ({"effects": "reed"}, "effects: use one of read, idempotent, once", ("effects",)),
         (
+            {"state": "mine"},
+            "state: use one of shared, caller, call",
+            ("state",),
+        ),
+        ({"kind": "shell", "state": "call"}, "state is for kind python", ("state",)),
+        (
             {"isolation": "jail"},
             "isolation: use one of inline, thread, process, sandbox",
             ("isolation",),

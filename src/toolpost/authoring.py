@@ -19,7 +19,17 @@ from toolpost.contracts import Health
 from toolpost.errors import InvalidArguments, InvalidOutput, InvalidSpec
 from toolpost.schema import Schema
 from toolpost.signature import Signature, describe
-from toolpost.spec import Cache, Effects, Isolation, Limits, Permissions, Retry, ToolSpec, spec_from
+from toolpost.spec import (
+    Cache,
+    Effects,
+    Isolation,
+    Limits,
+    Permissions,
+    Retry,
+    State,
+    ToolSpec,
+    spec_from,
+)
 from toolpost.verified import verified
 from toolpost.wording import nearest
 
@@ -46,6 +56,7 @@ class SpecOptions(TypedDict, total=False):
     labels: dict[str, str]
     context_aware: bool
     isolation: Isolation
+    state: State
     coerce: bool
     output_schema: dict[str, Any] | bool
 

@@ -27,6 +27,7 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``owner`` is true for whoever runs the process itself, where no identity is configured.
     ``tools`` are patterns of the only tools that there are for this caller; without it, all are.
+    ``key`` is the name of the API key that was presented.
     """
 
     id: str
@@ -41,7 +42,9 @@ class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def principal(self) -> str:
         """On whose behalf a call runs: ``user:NAME``, else ``key:NAME``, else ``owner``; a caller
-        that is none of these is ``caller:ID``.
+        that is none of these, such as a program with a token of its own, is ``caller:ID``.
+
+        Keys of one user or of one name are one principal, so rotating a key keeps it.
         """
         if self.user is not None:
             return f"user:{self.user}" if self.issuer is None else f"user:{self.issuer}/{self.user}"

@@ -7,7 +7,8 @@ longer than a grace period it is left to itself in a task of its own (``strays``
 goes on.
 
 Only a coroutine that blocks the thread cannot be interrupted; it comes back late, but not as a
-success. While a person answers what a tool asks, its time does not run (``paused``).
+success. While a person answers what a tool asks, or the tool has no worker yet, its time does not
+run (``paused``).
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ def not_begun() -> asyncio.CancelledError:
 
 
 _since: dict[str, float] = {}
-"""The calls that wait for a person now, and since when."""
+"""The calls whose time does not run now, and since when."""
 
 
 @contextmanager
 def paused(call: Call) -> Iterator[None]:
-    """A person is asked what the tool wants to know: that is not the tool's time."""
+    """A person is asked what the tool wants to know, or no worker is free: that is not the tool's
+    time.
+    """
     if call.call_id in _since:  # asked two things at once, they have that time once
         yield
         return
@@ -183,8 +186,9 @@ class Alarm(msgspec.Struct, eq=False, gc=False):
         if task.cancelling() > self._before:  # somebody outside wants it, whatever came
             return asyncio.CancelledError()
         if self.rung:
-            waited = isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,)
-            return timed_out(self.seconds, effects="none" if waited else "unknown")
+            if isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,):
+                return _never_began(max(self.seconds, _waited(self._about)))
+            return timed_out(self.seconds)
         if exc is None:
             on_time = monotonic() <= self._put_off()  # ``ends`` is looked at once more, later
             return None if on_time else timed_out(self.seconds, effects="done")
@@ -224,6 +228,17 @@ def timeout_message(seconds: float, attempts: int = 1, total: float = 0.0) -> st
     """What the caller reads; ``total``: the seconds of all attempts and the pauses between them."""
     more = f", {attempts} attempts, {total:.1f}s in all" if attempts > 1 else ""
     return f"Operation timed out after {seconds:g}s{more}. {_ASK_FOR_LESS}"
+
+
+def _never_began(seconds: float) -> TimedOut:
+    seconds = round(seconds, 3)
+    return TimedOut(
+        f"Operation timed out after {seconds:g}s of waiting for its turn; the tool did not run. "
+        "Try again later.",
+        details={"seconds": seconds},
+        effects="none",
+        remedy="wait",
+    )
 
 
 def resting(waiting: Any, alarm: Alarm) -> Generator[Any, Any, Any]:

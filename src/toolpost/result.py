@@ -109,7 +109,9 @@ class Metadata(msgspec.Struct, omit_defaults=True, gc=False):
     """For a dry run: what would have been done."""
     approved: Approved | None = None
     waited_ms: float = 0.0
-    """Of the duration: how long it waited for a person, for a slot or for its next attempt."""
+    """Of the duration: how long it waited for a person, for a slot, for a worker or for its next
+    attempt.
+    """
     size: int = 0
     """Of an output that is large: about how many bytes it has."""
     artifacts: tuple[Artifact, ...] = ()

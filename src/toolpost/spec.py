@@ -21,6 +21,7 @@ from toolpost.wording import explained, nearest, short
 
 Effects = Literal["read", "idempotent", "once"]
 Isolation = Literal["inline", "thread", "process", "sandbox"]
+State = Literal["shared", "caller", "call"]
 
 TIERS: Final = ("SAFE", "STANDARD", "ELEVATED", "RESTRICTED", "DANGEROUS")
 KIND_TIMEOUTS: Final = {"python": 5.0, "http": 10.0, "mcp": 10.0, "shell": 30.0}
@@ -39,7 +40,7 @@ _LEAST: Final = {
     "concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "processes": 1, "output": 1,
 }  # fmt: skip
 """With less memory a Python interpreter does not even start."""
-_MOST_PROCESSES: Final = 4_000_000
+MOST_PROCESSES: Final = 4_000_000
 _LEAST_CPUS: Final = 0.01
 """What the kernel can count to, and its smallest share."""
 
@@ -74,8 +75,8 @@ class Limits(_Part, frozen=True, kw_only=True):
             if value is not None and not least <= value <= _MOST:
                 said = f"at least {least}" if value < least else "less than 2 to the 62"
                 _refuse(f"limits.{field} must be {said}", "limits", field)
-        if self.processes > _MOST_PROCESSES:
-            _refuse(f"limits.processes must be at most {_MOST_PROCESSES}", "limits", "processes")
+        if self.processes > MOST_PROCESSES:
+            _refuse(f"limits.processes must be at most {MOST_PROCESSES}", "limits", "processes")
         if self.cpus is not None and not _LEAST_CPUS <= self.cpus < math.inf:
             _refuse(f"limits.cpus must be at least {_LEAST_CPUS}", "limits", "cpus")
         self._make_float("cpus")
@@ -150,6 +151,7 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     context_aware: bool = False
     isolation: Isolation | None = None
+    state: State | None = None
     coerce: bool = False
 
     def __post_init__(self) -> None:
@@ -194,6 +196,12 @@ class ToolSpec(_Part, frozen=True, kw_only=True):
         for number, one in enumerate(self.egress):
             if type(self.egress) is not tuple or type(one) is not str or not is_destination(one):
                 _refuse(not_a_destination(str(one)), "egress", number)
+        if self.state is not None and self.kind in ("http", "mcp", "shell"):
+            _refuse(
+                f"{self.name!r} is of kind {self.kind}, and state is for kind python: it says who "
+                "shares a warm worker process, and this kind has none; leave it out",
+                "state",
+            )
         if self.cache is not None and self.effects != "read":
             _refuse(
                 f"{self.name!r} may be cached only if it has effects: read (it has "

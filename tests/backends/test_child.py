@@ -259,7 +259,8 @@ async def test_closing_kills_a_worker_that_is_not_ready_yet(
 
 
 async def raw_child(far: socket.socket) -> Child:
-    argv = [worker_module._MAIN, str(far.fileno()), "", "1000000", "1000000000", *sys.path]
+    argv = [worker_module._MAIN, str(far.fileno()), "", "1000000", "1000000000", "server"]
+    argv += sys.path
     child = await spawn_script(argv, env={}, pass_fds=[far.fileno()])
     far.close()
     return child

@@ -61,9 +61,14 @@ async def pool() -> AsyncIterator[WorkerPool]:
 
 
 @pytest.fixture(params=["namespace", "subreaper"])
-async def kept(request: pytest.FixtureRequest) -> AsyncIterator[WorkerPool]:
-    """A pool for each way of keeping processes."""
-    async with make_pool(namespace=request.param == "namespace") as made:
+def namespace(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "namespace")
+
+
+@pytest.fixture(params=["shared", "caller"])
+async def kept(request: pytest.FixtureRequest, namespace: bool) -> AsyncIterator[WorkerPool]:
+    """A pool for each way of keeping processes, with and without a template in each worker."""
+    async with make_pool(namespace=namespace, state=request.param) as made:
         yield made
     assert descendants(os.getpid()) == set()
 

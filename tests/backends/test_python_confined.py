@@ -127,7 +127,7 @@ async def test_a_tool_registered_in_code_is_not_confined_unasked(secret: Path) -
     async with executor(dangerous) as tools:
         assert (await tools.execute("dangerous", {"path": str(secret.parent)})).output == ["secret"]
         handle: Any = tools.bound("dangerous").handle
-        assert handle.about == {"isolation": "process"}
+        assert handle.about == {"isolation": "process", "state": "caller"}
 
 
 async def test_it_is_another_user_in_a_house_of_its_own() -> None:

@@ -17,7 +17,7 @@ from toolpost.seal import new_seal
 
 SEAL = new_seal()
 BODY = b'{"a": 1}'
-ME = Caller(id="me", roles=frozenset(("ops",)))
+ME = Caller(id="me", roles=frozenset(("ops",)), key="ci")
 CALL = {"tool": "add", "spec": "sha256:1", "body": BODY, "reply": "_INBOX.1"}
 
 

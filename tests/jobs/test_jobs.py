@@ -80,6 +80,15 @@ async def test_a_job_runs_and_its_result_is_kept(store: dict[str, Any], tmp_path
         assert lines(tmp_path / "done") == ["bob"]
 
 
+async def test_a_job_runs_for_the_principal_that_submitted_it(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    agent = Caller("key:1", key="agent-a")
+    async with working(tmp_path, store=store) as (_, jobs):
+        job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=agent), agent)
+        assert job.caller.principal == agent.principal == "key:agent-a"
+
+
 async def test_what_is_acknowledged_is_there_for_whoever_comes_next(
     store: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -210,6 +210,8 @@ def _configuration(spec: ToolSpec, target: object | None) -> Iterator[str]:
         yield f"Goes to {', '.join(map(_code, spec.egress))}."
     if spec.isolation:
         yield f"Isolation: {_code(spec.isolation)}."
+    if spec.state:
+        yield f"State: {_code(spec.state)}."
     if spec.cache:
         yield f"Results are kept for {spec.cache.ttl:g} s."
     if spec.fallback:

@@ -42,6 +42,16 @@ async def refused(identity: Identity, header: bytes | None, **more: Any) -> Unid
 # One key
 
 
+@pytest.mark.parametrize(("user", "principal"), [(None, "key:ci"), ("alice", "user:alice")])
+async def test_a_key_that_is_rotated_keeps_its_principal(user: str | None, principal: str) -> None:
+    keys = Keys(MemoryStore(), clock=Clock(NOW))
+    old, _ = await keys.create("ci", user=user)
+    await keys.revoke(old.id)
+    new, _ = await keys.create("ci", user=user)
+    assert old.id != new.id
+    assert old.caller.principal == new.caller.principal == principal
+
+
 async def test_a_key_is_the_agent_the_user_the_roles_and_the_tools_it_was_made_for() -> None:
     store, clock = MemoryStore(), Clock(NOW)
     keys = Keys(store, clock=clock)

@@ -42,7 +42,7 @@ from toolpost.environ import for_child
 from toolpost.errors import CallError, InvalidArguments, InvalidSpec
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox
-from toolpost.spec import Isolation, ToolSpec
+from toolpost.spec import Isolation, State, ToolSpec
 
 if TYPE_CHECKING:
     from toolpost.backends.python.confined import Confined
@@ -53,11 +53,16 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
 class PythonOptions(Options, frozen=True):
-    """``[backends.python]``: worker processes a pool, calls a worker serves, threads in all, and
-    the folders that every tool in a sandbox may use.
+    """``[backends.python]``: worker processes a pool at most, how many more there may be for
+    principals that have none while others hold all of them, how many calls may wait for one and for
+    how many seconds, calls a worker serves, threads in all, and the folders that every tool in a
+    sandbox may use.
     """
 
-    workers: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 8
+    workers: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 16
+    extra_workers: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 8
+    worker_queue: Annotated[int, msgspec.Meta(ge=0)] = 1000
+    worker_wait: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 30.0
     recycle_after: Annotated[int, msgspec.Meta(ge=1)] = 1000
     threads: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
     read: tuple[str, ...] = ()
@@ -67,7 +72,7 @@ class PythonOptions(Options, frozen=True):
 class PythonHandle:
     """One Python tool, ready: ``about`` says where it runs."""
 
-    __slots__ = ("_check", "_code", "_isolation", "_life", "_sandbox", "run")
+    __slots__ = ("_check", "_code", "_isolation", "_life", "_sandbox", "_state", "run")
 
     def __init__(
         self,
@@ -78,18 +83,20 @@ class PythonHandle:
         code: Callable[[], str | None],
         check: Check | None = None,
         sandbox: SharedSandbox | None = None,
+        state: State | None = None,
     ) -> None:
         self.run = run
         self._code = code
         self._life = life
         self._check = check
-        self._isolation, self._sandbox = isolation, sandbox
+        self._isolation, self._sandbox, self._state = isolation, sandbox, state
 
     @property
     def about(self) -> Mapping[str, Any]:
         inside = {} if self._sandbox is None else self._sandbox.about
         own = {} if self._life is None else self._life.about
-        return {"isolation": self._isolation, **inside, **own}
+        state = {} if self._state is None else {"state": self._state}
+        return {"isolation": self._isolation, **state, **inside, **own}
 
     def code(self, call: Call) -> str | None:
         return self._code()
@@ -123,6 +130,7 @@ class PythonBackend:
         )
         self.threads = Threads(most=self._options.threads)
         self._pools: dict[tuple[object, ...], WorkerPool] = {}
+        self._slots: dict[tuple[object, ...], dict[str, int]] = {}
         given = services.provide.get(SharedSandbox)
         self._own = SharedSandbox()
         self._sandbox = given if isinstance(given, SharedSandbox) else self._own
@@ -134,6 +142,7 @@ class PythonBackend:
         function = function_of(target, self._services) if life is None else life.function
         isolation = spec.isolation or _default(spec, function, stateful=life is not None)
         if isolation in ("inline", "thread"):
+            _refuse_state(spec, isolation)
             run = inline(function) if isolation == "inline" else threaded(function, self.threads)
             loaded = LoadedCode(_defined(target))
             run = run if life is None else life.around(run)
@@ -176,6 +185,7 @@ class PythonBackend:
         isolation = isolation_of(spec)
         if isolation in ("process", "sandbox"):
             return self._bind_worker(spec, isolation, None, path)
+        _refuse_state(spec, isolation)
         found = _found(spec, binding_of(spec), path)
         function = function_from(found, self._services)
         run = inline(function) if isolation == "inline" else threaded(function, self.threads)
@@ -203,18 +213,25 @@ class PythonBackend:
         )
         secrets = function.secrets if function else ()
         inside = isolation == "sandbox"
-        confined = self._confined(spec, binding, secrets, path) if inside else None
-        pool = self._pool(spec, where, binding.env, secrets, confined)
+        state: State = spec.state or "caller"
+        confined = self._confined(spec, binding, secrets, path, state) if inside else None
+        pool = self._pool(spec, where, binding.env, secrets, confined, state)
         unset = _unset_variables(binding.env)
 
         async def run(call: Call) -> Any:
             arguments = call.arguments if convert is None else convert(call.arguments)
-            context = None if simple else partial(_context, call)
             target = where
             if call.code is not None:  # it was approved: the worker verifies what it loads
                 target = msgspec.structs.replace(where, code=call.code)
             try:
-                return await pool.run(target, arguments, context=context, on_event=_hear(call))
+                return await pool.run(
+                    target,
+                    arguments,
+                    principal=call.caller.principal,
+                    call=call,
+                    context=None if simple else partial(_context, call),
+                    on_event=_hear(call),
+                )
             except Exception:
                 if unset:
                     call.warn(unset)
@@ -229,7 +246,7 @@ class PythonBackend:
             return Health(False, unset) if health.healthy and unset else health
 
         sandbox = self._sandbox if inside else None
-        return PythonHandle(run, isolation, code=code, check=check, sandbox=sandbox)
+        return PythonHandle(run, isolation, code=code, check=check, sandbox=sandbox, state=state)
 
     def _pool(
         self,
@@ -238,28 +255,41 @@ class PythonBackend:
         env: tuple[str, ...],
         secrets: tuple[str, ...],
         confined: Confined | None,
+        state: State,
     ) -> WorkerPool:
         """Tools of one package that need the same surroundings share their workers: in one process
-        they could meddle with each other, so they must be of one trust.
+        they could meddle with each other, so they must be of one trust. There are as many workers
+        as these tools have slots, up to the limit.
         """
         package = where.module.partition(".")[0]
         surroundings = spec.limits.memory if confined is None else confined.shape
-        key = (package, where.path, env, secrets, surroundings, spec.limits.output)
+        key = (package, where.path, env, secrets, surroundings, spec.limits.output, state)
+        slots = self._slots.setdefault(key, {})
+        slots[spec.name] = spec.limits.concurrency
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = WorkerPool(
                 python_path=sys.path if confined is None else confined.search_path,
                 env={**for_child(env), **self._told(secrets)},
                 memory=spec.limits.memory,
-                size=self._options.workers,
+                extra=self._options.extra_workers,
+                state=state,
+                queue=self._options.worker_queue,
+                patience=self._options.worker_wait,
                 recycle_after=self._options.recycle_after,
                 max_output=spec.limits.output,
                 starter=confined,
             )
+        pool.size = min(sum(slots.values()), self._options.workers)
         return pool
 
     def _confined(
-        self, spec: ToolSpec, binding: Binding, secrets: tuple[str, ...], path: tuple[str, ...]
+        self,
+        spec: ToolSpec,
+        binding: Binding,
+        secrets: tuple[str, ...],
+        path: tuple[str, ...],
+        state: State,
     ) -> Confined:
         """What cannot be confined is refused here if the sandbox is open, else when it is called.
 
@@ -278,6 +308,7 @@ class PythonBackend:
             environment={**named, **self._told(secrets)},
             read=self._options.read,
             write=self._options.write,
+            templates=0 if state == "shared" else 1,
         )
         if (sandbox := self._sandbox.opened) is not None:
             sandbox.check(confinement)
@@ -317,6 +348,16 @@ def _defined(target: Any) -> Any:
 
 def _source_file(binding: Binding, path: tuple[str, ...]) -> str | None:
     return binding.main or located(binding.module, (*path, *sys.path))
+_PROBE = "health"
+"""The principal of health checks, which no caller can be."""
+
+
+def _refuse_state(spec: ToolSpec, isolation: Isolation) -> None:
+    if spec.state in ("caller", "call"):
+        raise InvalidSpec(
+            f"{spec.name!r} asks for state: {spec.state}, and with isolation: {isolation} all "
+            "callers share this program's process: set isolation: process or sandbox"
+        )
 
 
 def _default(spec: ToolSpec, function: Function, *, stateful: bool) -> Isolation:
@@ -362,7 +403,9 @@ async def _loadable(pool: WorkerPool, where: Target) -> Health:
         return Health(True)
     probe = Target(module=loading.__name__, qualname=loading.problem.__name__, path=where.path)
     try:
-        problem = await pool.run(probe, {"module": where.module, "function": where.qualname})
+        problem = await pool.run(
+            probe, {"module": where.module, "function": where.qualname}, principal=_PROBE
+        )
     except CallError as error:
         return Health(False, error.message)
     return Health(problem is None, problem)

@@ -7,22 +7,33 @@ tool imports; ``far.py`` comes in for the first tool whose signature is to be fo
 
 To us:    [number, key, null, null, target] to load it, then any count of
           [number, key, arguments, context or null, null] to call it
+          and, to a template, [number, -1, null, null, null] with a descriptor: see below
 From us:  [0, "ready", null], then for each call any count of [number, "event", {…}],
           one of [number, "ok", value], [number, "output", {…}] or [number, "error", {…}],
           and perhaps [number, "retire", null]: replace me. Before the answer if a process or
           a file of its own was left or memory ran out; after it, which need not wait, if memory
           grew too far.
+
+As a template the process only loads functions and never calls one. Asked to, it ends the process
+that it forked before, with all that is left of it, and forks another that serves calls on the
+socket that came along: ``true`` is the answer. Where a fork would share something with the next
+one (threads, open files, shared memory of a module) the answer is ``false``: from then on the
+template serves calls itself, and cannot be made new.
 """
 
 from __future__ import annotations
 
+import _socket
 import _thread
 import builtins
 import ctypes
 import errno
+import gc
 import json
 import os
 import resource
+import select
+import signal
 import site
 import sys
 import types
@@ -34,7 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_FORK = -1
+"""In the place of a target's key."""
+_MOST_SCRATCH = 1000
 _CHUNK = 16 * 1024
 _LOG_EVENTS = 1000
 _LOG_TEXT = 8 * 1024
@@ -46,6 +62,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 _WORDS = {None: b"null", True: b"true", False: b"false"}
+libc = ctypes.PyDLL(None)
 
 
 class Wire:
@@ -58,13 +75,14 @@ class Wire:
         os.register_at_fork(after_in_child=self.abandon)
 
     def abandon(self) -> None:
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
         self.fd = -1
         self.lock = _thread.allocate_lock()
 
-    def receive(self) -> Any:
-        """The next request, or None when the other side has closed."""
-        data = os.read(self.fd, _CHUNK)
+    def receive(self, data: bytes = b"") -> Any:
+        """The next request, of which ``data`` is there already; None if the other side closed."""
+        data = data or os.read(self.fd, _CHUNK)
         while data and len(data) < 4:
             data += os.read(self.fd, _CHUNK)
         if not data:
@@ -433,6 +451,177 @@ class Server:
         return False
 
 
+class Template:
+    """Loads functions, and has a fork of itself serve the calls of one caller.
+
+    No caller's code runs here, so what is forked is as it was after the imports. It cannot be
+    read or changed by what it forked, which has the same user: it is not dumpable.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.wire = server.wire
+        self.talk = _socket.socket(fileno=self.wire.fd)
+        self.child = 0
+        self.child_fd = -1
+        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        self.at_start = shared_things()
+        self.condition = condition()
+        self.scratch = snapshot(server.scratch)
+        self.can_fork = self.at_start is not None
+
+    def serve(self) -> None:
+        """Until the other side closes, or the fork ends without being told to."""
+        poller = select.poll()
+        poller.register(self.wire.fd, select.POLLIN)
+        while True:
+            if self.child:
+                poller.register(self.child_fd, select.POLLIN)
+            ready = [number for number, _ in poller.poll()]
+            if self.child_fd in ready:
+                self.end_alike()
+            if self.child:
+                poller.unregister(self.child_fd)
+            request, given = self.receive()
+            if request is None:
+                break
+            self.drop_child()
+            if request[1] != _FORK:
+                self.load(request)
+            elif not self.can_fork:
+                os.close(given)
+                self.wire.send(b'[%d,"ok",false]' % request[0])
+                self.server.serve()
+                return
+            elif self.fork(given) == 0:
+                self.server.serve()
+                return
+            else:
+                self.wire.send(b'[%d,"ok",true]' % request[0])
+        if self.child:
+            os.waitpid(self.child, 0)  # its wire is closed too: it ends in order
+
+    def receive(self) -> tuple[Any, int]:
+        """A request, and the descriptor that came with it."""
+        space = _socket.CMSG_SPACE(4)
+        data, control, _, _ = self.talk.recvmsg(_CHUNK, space, _socket.MSG_CMSG_CLOEXEC)
+        given = int.from_bytes(control[0][2][:4], sys.byteorder) if control else -1
+        return (self.wire.receive(data) if data else None), given
+
+    def load(self, request: list[Any]) -> None:
+        """Import a function; what its module shares with a fork decides how callers are parted."""
+        body = self.server.answer(*request)
+        gc.freeze()  # a collection in a fork would copy every page that is shared with it
+        self.wire.send(body)
+        now = shared_things()
+        self.can_fork = now is not None and now == self.at_start
+        self.scratch = snapshot(self.server.scratch)
+
+    def drop_child(self) -> None:
+        """End the fork; if more than that is left of it, end everything, which is begun anew."""
+        if not self.child:
+            return
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        os.close(self.child_fd)
+        self.child, self.child_fd = 0, -1
+        reap()
+        changed = condition() != self.condition or snapshot(self.server.scratch) != self.scratch
+        if has_children() or changed or self.scratch is None:
+            os._exit(1)
+
+    def fork(self, wire: int) -> int:
+        """A process that serves calls on ``wire``; 0 in that process."""
+        pid = os.fork()
+        if pid:
+            os.close(wire)
+            self.child, self.child_fd = pid, os.pidfd_open(pid)
+            return pid
+        self.talk.detach()  # closed already, as every wire of ours is in a fork
+        os.setsid()
+        for option, value in (
+            (_PR_SET_PDEATHSIG, signal.SIGKILL),
+            (_PR_SET_CHILD_SUBREAPER, 1),
+            (_PR_SET_DUMPABLE, 1),
+        ):
+            libc.prctl(option, value, 0, 0, 0)
+        reseed()
+        self.server.wire, self.server.pid = Wire(wire), os.getpid()
+        return 0
+
+    def end_alike(self) -> None:
+        """The fork has ended by itself, or was killed: how is told by our own end."""
+        _, status = os.waitpid(self.child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            if code != -signal.SIGKILL:
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        os._exit(code)
+
+
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+_SHARED = (b"rw-s", b"rwxs", b"-w-s")
+"""Maps of memory that are written, and by whoever else has them too."""
+
+
+def shared_things() -> tuple[int, int, bool] | None:
+    """What a fork would share with us: threads that it would lack, descriptors and memory that both
+    would have; None where that cannot be seen.
+    """
+    try:
+        threads = os.listdir("/proc/self/task")  # noqa: PTH208 - pathlib is slow to import
+        descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 - as above
+        with open("/proc/self/maps", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+            maps = sum(line.split(None, 2)[1] in _SHARED for line in file)
+    except OSError:
+        return None
+    return len(threads), len(descriptors) + maps, has_children()
+
+
+def condition() -> tuple[Any, ...]:
+    """What another process of our user can change about us, and a fork would have too."""
+    limits = [resource.getrlimit(number) for number in _LIMITS]
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)
+
+
+def snapshot(folders: list[str]) -> list[Any] | None:
+    """Every file in the folders that nobody else sees, and when it was changed; what is mounted
+    there is not looked into. None if there are too many.
+    """
+    found: list[Any] = []
+    queue = list(folders)
+    while queue:
+        folder = queue.pop()
+        device = os.stat(folder).st_dev  # noqa: PTH116 - pathlib is slow to import
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                about = entry.stat(follow_symlinks=False)
+                same = about.st_dev == device
+                found.append((entry.path, about.st_ino, same and about.st_ctime_ns))
+                if same and entry.is_dir(follow_symlinks=False):
+                    queue.append(entry.path)
+                if len(found) > _MOST_SCRATCH:
+                    return None
+    return sorted(found)
+
+
+def reap() -> None:
+    """Take leave of those that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def reseed() -> None:
+    """Two forks are not to draw the same numbers; ``random`` sees to that itself."""
+    numbers = sys.modules.get("numpy.random")
+    if numbers is not None:
+        numbers.seed()
+
+
 def _raw(environment: Any) -> dict[Any, Any]:
     """The variables as they are kept: to decode each of them would take longer than a call."""
     return getattr(environment, "_data", environment)  # type: ignore[no-any-return]
@@ -529,11 +718,11 @@ def forward_logging(log: Callable[[Any], None]) -> Any:
 def main(argv: list[str]) -> None:
     """Become an ordinary interpreter (site, path), then serve."""
     wire = Wire(int(argv[1]))
-    ctypes.PyDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     site.main()
     scratch = argv[2].split(":") if argv[2] else []
-    path = argv[5:]
+    path = argv[6:]
     base = [*path, *(folder for folder in sys.path if folder not in path)]
     sys.path[:] = base
     sys.argv = [""]
@@ -541,8 +730,9 @@ def main(argv: list[str]) -> None:
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
     server = Server(wire, scratch=scratch, max_output=int(argv[3]), growth=int(argv[4]), base=base)
+    serving: Any = Template(server) if argv[5] == "template" else server
     wire.send(b'[0,"ready",null]')
-    server.serve()
+    serving.serve()
 
 
 if __name__ == "__main__":

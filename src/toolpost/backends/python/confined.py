@@ -23,7 +23,7 @@ from toolpost.process import Child
 from toolpost.sandbox import Confinement
 from toolpost.sandbox.confinement import homes, within
 from toolpost.sandbox.view import interpreter, system
-from toolpost.spec import ToolSpec
+from toolpost.spec import MOST_PROCESSES, ToolSpec
 
 _WIRE: Final = 3
 """The number of a worker's end of the wire, inside."""
@@ -63,9 +63,10 @@ def confinement_of(
     environment: Mapping[str, str],
     read: Sequence[str],
     write: Sequence[str],
+    templates: int = 0,
 ) -> Confinement:
     """What a tool may do; ``beside`` is the folder of its spec file, where relative paths start,
-    ``read`` and ``write`` are for every tool.
+    ``read`` and ``write`` are for every tool. ``templates`` are processes of ours beside it.
     """
     for folder in beside:
         if _shows_too_much(folder):
@@ -82,7 +83,7 @@ def confinement_of(
         egress=spec.egress,
         memory=spec.limits.memory,
         cpus=spec.limits.cpus,
-        processes=spec.limits.processes,
+        processes=min(spec.limits.processes + templates, MOST_PROCESSES),
         environment=environment,
         tier=spec.tier,
     )

@@ -21,6 +21,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from toolpost.backends.python.line import Line
 from toolpost.backends.python.starting import Starter
 from toolpost.errors import (
     BY_CODE,
@@ -46,7 +47,8 @@ OnEvent = Callable[[dict[str, Any]], None]
 log: Final = logging.getLogger("toolpost.tools")
 
 _MAIN: Final = str(Path(__file__).with_name("child.py"))
-_CHUNK: Final = 16 * 1024
+_FORK: Final = -1
+"""In the place of a target's key: what a template is asked for."""
 _MAX_DEPTH: Final = 200
 _ENVELOPE: Final = 128 * 1024
 """What a frame may hold beside the output itself: an error's traceback, above all."""
@@ -103,36 +105,44 @@ class Plan(msgspec.Struct, frozen=True):
     memory: int | None
     growth: int
     max_output: int
+    template: bool = False
+    """Whether its workers are templates, whose forks run the calls."""
 
 
 class Worker:
-    """A process that runs one call at a time."""
+    """A process that runs one call at a time, or a template and the process that it forked."""
 
     def __init__(self, sock: socket.socket, child: Child, plan: Plan) -> None:
         self._loop = asyncio.get_running_loop()
-        self._sock = sock
         self._plan = plan
+        self._most = plan.max_output + _ENVELOPE
+        self._control = self._asked = Line(sock, self, self._most)
+        self._line: Line | None = None if plan.template else self._control
+        """What calls are sent to; a template has none until it has forked."""
         self.known: set[int] = set()
-        """The targets it has loaded."""
-        self._loading = -1
+        """The targets that can be called now."""
+        self._loaded = set() if plan.template else self.known
         self._number = 0
         self._answer: asyncio.Future[Any] | None = None
         self._target: Target | None = None
         self._on_event: OnEvent | None = None
-        self._incoming = bytearray()
-        self._outgoing = memoryview(b"")
+        self._renewing = False
         self._doom: CallError | None = None
         self._event_bytes = self._log_events = self._log_bytes = 0
         self.child = child
         self.calls = self.loads = 0
+        self.owner = ""
+        """The principal whose calls have run in it; none yet, or nobody keeps count."""
+        self.serving = ""
+        """The principal whose call it was handed out for."""
+        self.used = 0.0
+        """When it was last given back."""
         self.busy = False
         """True from the sending of a call to its answer."""
         self.worn = False
         """True once it must not serve another call."""
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._poller = select.poll()
-        sock.setblocking(False)
-        self._loop.add_reader(sock.fileno(), self._readable)
         for name, drain in (("stdout", child.stdout), ("stderr", child.stderr)):
             if drain is not None:
                 self._listen_to(name, drain)
@@ -142,35 +152,111 @@ class Worker:
         self,
         key: int,
         target: Target,
-        arguments: Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
         context: dict[str, Any] | None,
         on_event: OnEvent | None,
     ) -> asyncio.Future[Any] | None:
         """Send a call; the future gets the output or one of the call errors.
 
-        Without arguments the target is only loaded, which must come first. None if it cannot be
-        sent any more: then the tool has certainly not run.
+        The target must be ``known``. None if it cannot be sent any more: then the tool has
+        certainly not run.
         """
-        number = self._number + 1
-        where = msgspec.structs.asdict(target) if arguments is None else None
         if not target.described:
             context = None
+        number = self._number + 1
         try:
-            body = _encode((number, key, arguments, context, where))
+            body = _encode((number, key, arguments, context, None))
         except (TypeError, ValueError, RecursionError) as error:
             text = "The arguments are not plain JSON data."
             raise InvalidArguments(text, effects="none") from error
-        if self.worn or not self._send(len(body).to_bytes(4, "big") + body):
+        line = self._line
+        if line is None or self.worn or not line.send(body):
+            self.worn = True
             return None
-        self._loading = key if arguments is None else -1
-        self._number = number
         self._target = target
         self._on_event = on_event
-        self._event_bytes = self._log_events = self._log_bytes = 0
-        if arguments is None:
-            self.loads += 1
+        self.calls += 1
+        return self._await_answer(line)
+
+    async def prepare(self, key: int, target: Target, principal: str) -> bool:
+        """Have the target loaded, and nothing of another principal left. False if this worker
+        cannot: it is to be replaced. Raises ``InternalError`` if the target cannot be loaded.
+        """
+        another = self.owner not in ("", principal)
+        if another and self._line is self._control:
+            return False
+        if self.owner and not another and self._line is not None:  # what it has is kept
+            return await self._load(key, target, self._line, self.known)
+        if key not in self._loaded:
+            if self._line is not self._control:
+                self._drop_line()
+            if not await self._load(key, target, self._control, self._loaded):
+                return False
+        return (key in self.known and not another) or await self.renew()
+
+    async def renew(self) -> bool:
+        """Have a new fork of the template serve the calls to come; the old one ends with all that
+        it has changed. False if that cannot be had: the worker is to be replaced.
+        """
+        if self._line is self._control:
+            return False
+        self._drop_line()
+        near, far = socket.socketpair()
+        with far:
+            answer = self._ask(self._control, _FORK, None, far.fileno())
+        if answer is None:
+            near.close()
+            return False
+        self._renewing = True
+        try:
+            forked = await answer
+        except CallError:  # it ended, for something of a call was left that no fork may find
+            forked = None
+        finally:
+            self._renewing = False
+        if forked is True:
+            self._line = Line(near, self, self._most)
         else:
-            self.calls += 1
+            near.close()
+            self._line = self._control if forked is False else None
+        if self._line is not None:
+            self.known.update(self._loaded)
+            if self._line is self._control:
+                self._loaded = self.known
+        return self._line is not None
+
+    async def _load(self, key: int, target: Target, line: Line, into: set[int]) -> bool:
+        self._target = target
+        self.loads += 1
+        answer = self._ask(line, key, msgspec.structs.asdict(target))
+        if answer is None:
+            return False
+        await answer
+        into.add(key)
+        return True
+
+    def _drop_line(self) -> None:
+        """Hear no more of the process that was forked last: it is about to be ended."""
+        if self._line is not None and self._line is not self._control:
+            self._line.close()
+            self._line = None
+            self.known.clear()
+            self.owner = ""
+
+    def _ask(
+        self, line: Line, key: int, target: Any, fd: int | None = None
+    ) -> asyncio.Future[Any] | None:
+        """Send what is no call; None if nobody is there."""
+        body = _encode((self._number + 1, key, None, None, target))
+        if self.worn or not line.send(body, fd):
+            self.worn = True
+            return None
+        return self._await_answer(line)
+
+    def _await_answer(self, line: Line) -> asyncio.Future[Any]:
+        self._number += 1
+        self._event_bytes = self._log_events = self._log_bytes = 0
+        self._asked = line
         self.busy = True
         self._answer = answer = self._loop.create_future()
         return answer
@@ -199,72 +285,16 @@ class Worker:
             self._loop.call_later(_LEAVE_LIMIT, self.child.kill_soon)
         self._hang_up()
 
-    def _send(self, frame: bytes) -> bool:
-        """False if nobody is there any more to read it."""
-        try:
-            sent = self._sock.send(frame)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self.worn = True
-            return False
-        if sent < len(frame):
-            self._outgoing = memoryview(frame)[sent:]
-            self._loop.add_writer(self._sock.fileno(), self._writable)
-        return True
-
-    def _writable(self) -> None:
-        try:
-            sent = self._sock.send(self._outgoing)
-        except BlockingIOError:
-            return
-        except OSError:
-            sent = len(self._outgoing)
-            self.child.kill_soon()
-        self._outgoing = self._outgoing[sent:]
-        if not self._outgoing:
-            self._loop.remove_writer(self._sock.fileno())
-
-    def _readable(self) -> bool:
-        """Take in what has arrived; False if nothing has."""
-        try:
-            data = self._sock.recv(_CHUNK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:  # it closed the wire: dead, and about to be told how; or as good as dead
-            self._hang_up()
-            self._loop.call_later(_LAST_WORDS, self.child.kill_soon)
-        elif not self._incoming and int.from_bytes(data[:4], "big") + 4 == len(data):
-            self._frame(data[4:])  # the usual case: one whole frame
-        else:
-            self._incoming += data
-            self._take_frames()
-        return bool(data)
-
-    def _take_frames(self) -> None:
-        buffer = self._incoming
-        while len(buffer) >= 4 and self._doom is None:
-            end = int.from_bytes(buffer[:4], "big") + 4
-            if end - 4 > self._plan.max_output + _ENVELOPE:
-                self._condemn(_too_large(self._plan.max_output))
-            elif len(buffer) < end:
-                return
-            else:
-                body = bytes(buffer[4:end])
-                del buffer[:end]
-                self._frame(body)
-        if self._doom is not None:
-            buffer.clear()
-
-    def _frame(self, body: bytes) -> None:
+    def heard(self, line: Line, body: bytes) -> None:
+        """One frame; only the line from which an answer is awaited may bring one."""
         try:
             number, kind, content = _decode(body)
         except (TypeError, ValueError, RecursionError):
             self._garbled()
             return
-        if kind == "event":
+        if line is not self._asked:
+            self._garbled()
+        elif kind == "event":
             self._event(number, content, len(body))
         elif kind in ("ok", "output", "error") and self.busy and number == self._number:
             self._answered(content, kind)
@@ -274,6 +304,14 @@ class Worker:
             self.ready.set_result(None)
         else:
             self._garbled()
+
+    def heard_too_much(self, line: Line) -> None:
+        self._condemn(_too_large(self._plan.max_output))
+
+    def cut_off(self, line: Line) -> None:
+        """It closed the wire: dead, and about to be told how; or as good as dead."""
+        line.close()
+        self._loop.call_later(_LAST_WORDS, self.child.kill_soon)
 
     def _answered(self, content: Any, kind: str) -> None:
         if self._poller.poll(0):  # what it printed before it answered belongs to this call
@@ -286,8 +324,6 @@ class Worker:
         if answer is None or answer.done():
             return
         if kind == "ok":
-            if self._loading >= 0:
-                self.known.add(self._loading)
             answer.set_result(content)
             return
         assert self._target is not None
@@ -376,10 +412,9 @@ class Worker:
             self.child.kill_soon()
 
     def _hang_up(self) -> None:
-        if self._sock.fileno() >= 0:
-            self._loop.remove_reader(self._sock.fileno())
-            self._loop.remove_writer(self._sock.fileno())
-            self._sock.close()
+        self._control.close()
+        if self._line is not None:
+            self._line.close()
 
     def _ended(self, exited: asyncio.Future[Exit]) -> None:
         self._read_last_frames()
@@ -387,7 +422,8 @@ class Worker:
         self.worn = True
         answer, self._answer = self._answer, None
         if answer is not None and not answer.done():
-            answer.set_exception(self._doom or self._death(exited.result()))
+            ended = Unavailable("The worker process is replaced.") if self._renewing else None
+            answer.set_exception(self._doom or ended or self._death(exited.result()))
         if not self.ready.done():
             tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
             log.error("a worker ended before it was ready: %s\n%s", exited.result(), tail)
@@ -396,7 +432,7 @@ class Worker:
 
     def _read_last_frames(self) -> None:
         """It may have answered and ended at once: what it said before still counts."""
-        while self.busy and self._sock.fileno() >= 0 and self._readable():
+        while self.busy and self._asked.is_open and self._asked.read():
             pass
 
     def _death(self, ending: Exit) -> CallError:
@@ -423,7 +459,7 @@ async def start_worker(plan: Plan) -> Worker:
     with contextlib.ExitStack() as undo, far:
         undo.callback(near.close)
         limits = [str(plan.max_output), str(plan.growth)]
-        words = [*limits, *plan.python_path]
+        words = [*limits, "template" if plan.template else "server", *plan.python_path]
         child = await plan.starter.start(_MAIN, words, wire=far.fileno())
         undo.pop_all()
     worker = Worker(near, child, plan)
