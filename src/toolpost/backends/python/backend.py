@@ -205,7 +205,8 @@ class PythonBackend:
         they could meddle with each other, so they must be of one trust.
         """
         package = where.module.partition(".")[0]
-        surroundings = spec.limits.memory if confined is None else confined.shape
+        bounds = spec.limits.memory, spec.limits.disk
+        surroundings = bounds if confined is None else confined.shape
         key = (package, where.path, env, secrets, surroundings, spec.limits.output)
         pool = self._pools.get(key)
         if pool is None:
@@ -213,6 +214,8 @@ class PythonBackend:
                 python_path=sys.path if confined is None else confined.search_path,
                 env={**for_child(env), **self._told(secrets)},
                 memory=spec.limits.memory,
+                disk=spec.limits.disk,
+                files=spec.limits.files,
                 size=self._options.workers,
                 recycle_after=self._options.recycle_after,
                 max_output=spec.limits.output,

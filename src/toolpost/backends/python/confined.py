@@ -83,6 +83,8 @@ def confinement_of(
         memory=spec.limits.memory,
         cpus=spec.limits.cpus,
         processes=spec.limits.processes,
+        disk=spec.limits.disk,
+        files=spec.limits.files,
         environment=environment,
         tier=spec.tier,
     )

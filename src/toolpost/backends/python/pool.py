@@ -63,6 +63,8 @@ class WorkerPool:
         python_path: Sequence[str],
         env: Mapping[str, str] | None = None,
         memory: int | None = None,
+        disk: int | None = None,
+        files: int | None = None,
         size: int = 10,
         recycle_after: int = 1000,
         growth: int = 256 << 20,
@@ -72,14 +74,17 @@ class WorkerPool:
         starter: Starter | None = None,
     ) -> None:
         """``starter`` starts the processes; else they are plain ones with ``env``, ``memory``,
-        ``cwd``, in a pid ``namespace`` if one can be had.
+        ``cwd``, in a pid ``namespace`` if one can be had, and no file of theirs is larger than
+        ``disk``.
         """
         here = str(Path.cwd())
         env = DEFAULT_ENVIRONMENT if env is None else env
         self._plan = Plan(
-            starter=Plain(env, memory, cwd, namespace) if starter is None else starter,
+            starter=Plain(env, memory, disk, cwd, namespace) if starter is None else starter,
             python_path=tuple(dict.fromkeys(folder or here for folder in python_path)),
             memory=memory,
+            disk=disk,
+            files=files,
             growth=growth,
             max_output=max_output,
         )
