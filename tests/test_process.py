@@ -480,7 +480,7 @@ async def test_where_no_namespace_can_be_had_a_child_is_kept_without(how: str) -
 async def test_nothing_is_left_when_the_parent_ends_before_it_has_heard_of_its_child() -> None:
     script = program("""
 async def main():
-    order = process._order("exec", ["sleep", "1000"], memory=None, namespace=False, pass_fds=())
+    order = process._order("exec", ["sleep", "1000"], (None, None), namespace=False, pass_fds=())
     child = process._launch(order, env={"PATH": "/usr/bin:/bin"}, cwd=None, pass_fds=(),
                             streams=(None, None, None))
     import select

@@ -61,10 +61,11 @@ class Order:
     def __init__(self, argv: list[str]) -> None:
         self.control = int(argv[0])
         self.memory = int(argv[1])
-        self.namespace = argv[2] == "namespace"
-        self.script = argv[3] == "script"
-        self.inherited = [int(number) for number in argv[4].split(",") if number]
-        self.program = argv[5:]
+        self.file_size = int(argv[2])
+        self.namespace = argv[3] == "namespace"
+        self.script = argv[4] == "script"
+        self.inherited = [int(number) for number in argv[5].split(",") if number]
+        self.program = argv[6:]
 
 
 def main(argv: list[str]) -> None:
@@ -194,7 +195,7 @@ def become(order: Order, fault: int) -> None:
     os.setsid()
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
-        take_limits(order.memory)
+        take_limits(order.memory, order.file_size)
         offer_to_oom_killer()
         forget_own_locale()
         if not order.script:
@@ -209,12 +210,13 @@ def become(order: Order, fault: int) -> None:
     run_script(code, order.program)
 
 
-def take_limits(memory: int) -> None:
+def take_limits(memory: int, file_size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory:
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        memory = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for number, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, file_size)):
+        if value:
+            hard = resource.getrlimit(number)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(number, (value, value))
 
 
 def close_all_but(kept: set[int]) -> None:
@@ -242,7 +244,8 @@ def forget_own_locale() -> None:
 def run_script(code: CodeType, program: list[str]) -> None:
     """Run a Python file in this very interpreter; its byte code comes from the cache."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python itself starts
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python itself starts
+        signal.signal(number, signal.SIG_IGN)
     sys.argv = program
     module = type(sys)("__main__")
     sys.modules["__main__"] = module

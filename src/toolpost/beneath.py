@@ -231,6 +231,28 @@ def _filled(fd: int, content: bytes, like: os.stat_result | None) -> None:
     os.fsync(fd)
 
 
+def total_size(folder: int) -> int:
+    """Bytes of all files beneath the folder. Links count as themselves."""
+    total, waiting = 0, ["."]
+    while waiting:
+        inside = waiting.pop()
+        try:
+            fd = opened(folder, inside, os.O_RDONLY | os.O_DIRECTORY, links=False)
+        except OSError:
+            continue  # it has gone, or is not for us
+        try:
+            with os.scandir(fd) as found:
+                for one in found:
+                    if one.is_dir(follow_symlinks=False):
+                        waiting.append(f"{inside}/{one.name}")
+                    else:
+                        with contextlib.suppress(FileNotFoundError):
+                            total += one.stat(follow_symlinks=False).st_size
+        finally:
+            os.close(fd)
+    return total
+
+
 def walk(folder: int, path: str = ".", *, recursive: bool = True, most: int) -> Iterator[Entry]:
     """What is in a folder, its own things first, each folder's by their names, and at most so many
     of a folder's. Links are told and not followed.

@@ -133,7 +133,9 @@ def _raised(call: Call, exc: Exception) -> Result:
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether something can do its work, and if not, why."""
+    """Whether something can do its work, and if not, why. ``error`` of something healthy says what
+    is worth knowing of it all the same.
+    """
 
     healthy: bool
     error: str | None = None

@@ -109,6 +109,12 @@ class Loading:
         return {**told, **self.broken}
 
     @property
+    def notices(self) -> Mapping[str, str]:
+        """Source → what is worth knowing of one that works."""
+        told = {one.label: getattr(one.source, "notice", None) for one in self.sources}
+        return {label: notice for label, notice in told.items() if notice}
+
+    @property
     def left_out(self) -> Mapping[str, Mapping[str, str]]:
         """Source → the tools that it offers and that are not taken, and why."""
         told = {

@@ -19,6 +19,7 @@ What holds for every child:
   leaves its detached grandchildren behind.
 - It has the environment it is given and no other, the descriptors it is given and no other, and
   no core dumps. In a pid namespace it has a private ``/proc`` and private mounts.
+- ``file_size`` bounds each file that it writes (``RLIMIT_FSIZE``), not all of them together.
 - ``memory`` bounds the *address space* (``RLIMIT_AS``) of each single process: mapped files and
   reserved stacks count, so leave room above what the program really uses.
 - Output goes to a pipe that is always read: the last 64 KiB are kept, the child never blocks.
@@ -41,9 +42,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
-__all__ = ["Child", "Drain", "Exit", "Keeping", "spawn", "spawn_script", "unhurried"]
+__all__ = ["Child", "Drain", "Exit", "Keeping", "Quota", "spawn", "spawn_script", "unhurried"]
 
 _T = TypeVar("_T")
 
@@ -134,6 +135,22 @@ class Drain:
         return True
 
 
+class Quota(Protocol):
+    """What bounds the bytes and files that a child adds to folders it may write.
+
+    ``begin`` and ``end`` stand around each of its calls; ``exceeded`` is the bound it was killed
+    for; ``settle`` looks once more, after its end. ``sandbox/quota.py`` is the one there is.
+    """
+
+    exceeded: Literal["disk", "files"] | None
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    async def settle(self) -> Literal["disk", "files"] | None: ...
+
+
 class Child:
     """A running child. Made by ``spawn``; every one of them is to be killed or waited for."""
 
@@ -169,6 +186,8 @@ class Child:
         """Somebody sees to it that nothing of it is left, so that who started it need not."""
         self.on_leaving: Callable[[Child], None] | None = None
         """Is told, once its program has ended, that the rest has to go."""
+        self.quota: Quota | None = None
+        """None if it is not in a sandbox, or can write nowhere."""
         self.begun = True
         """False once it is known that the program itself never began."""
         self.before_gone: Callable[[], None] | None = None
@@ -307,6 +326,7 @@ async def spawn(
     env: Mapping[str, str],
     cwd: str | None = None,
     memory: int | None = None,
+    file_size: int | None = None,
     pass_fds: Sequence[int] = (),
     stdin: int | None = None,
     stdout: int | None = None,
@@ -320,9 +340,11 @@ async def spawn(
     ``stdin``, ``stdout`` and ``stderr`` are descriptors for the child (the caller closes its own
     copies); without them it reads nothing, and writes into ``child.stdout`` and ``child.stderr``,
     which ``on_stdout`` and ``on_stderr`` hear from the first byte.
-    ``memory`` is in bytes of address space. ``namespace=False`` keeps it by subreaper only.
+    ``memory`` is in bytes of address space, ``file_size`` in bytes of each file.
+    ``namespace=False`` keeps it by subreaper only.
     """
-    order = _order("exec", argv, memory=memory, namespace=namespace, pass_fds=pass_fds)
+    bounds = memory, file_size
+    order = _order("exec", argv, bounds, namespace=namespace, pass_fds=pass_fds)
     streams = (stdin, stdout, stderr)
     child = _launch(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=streams)
     child.hear(on_stdout, on_stderr)
@@ -335,6 +357,7 @@ async def spawn_script(
     env: Mapping[str, str],
     cwd: str | None = None,
     memory: int | None = None,
+    file_size: int | None = None,
     pass_fds: Sequence[int] = (),
     namespace: bool = True,
 ) -> Child:
@@ -343,7 +366,8 @@ async def spawn_script(
     It runs isolated (``-I -S``): its ``sys.path`` is the standard library's. The rest is as
     with ``spawn``.
     """
-    order = _order("script", argv, memory=memory, namespace=namespace, pass_fds=pass_fds)
+    bounds = memory, file_size
+    order = _order("script", argv, bounds, namespace=namespace, pass_fds=pass_fds)
     streams = (None, None, None)
     return await _started(_launch(order, env=env, cwd=cwd, pass_fds=pass_fds, streams=streams))
 
@@ -351,14 +375,17 @@ async def spawn_script(
 def _order(
     kind: Literal["exec", "script"],
     argv: Sequence[str],
+    bounds: tuple[int | None, int | None],
     *,
-    memory: int | None,
     namespace: bool,
     pass_fds: Sequence[int],
 ) -> list[str]:
-    """The keeper's command line behind its control descriptor; ``_keeper.Order`` reads it."""
+    """The keeper's command line behind its control descriptor; ``_keeper.Order`` reads it.
+    ``bounds`` are the memory and the size of a file.
+    """
     keeping: Keeping = "namespace" if namespace else "subreaper"
-    return [str(memory or 0), keeping, kind, ",".join(map(str, pass_fds)), *argv]
+    numbers = [str(bound or 0) for bound in bounds]
+    return [*numbers, keeping, kind, ",".join(map(str, pass_fds)), *argv]
 
 
 async def _started(child: Child) -> Child:

@@ -230,7 +230,8 @@ class Runtime:
         parts = [*(one.label for one in self._loading.sources), "lock"]
         parts += ["store data"] if "store data" in problems else []
         parts += [f"extension {e.name}" for e in self._complaining]
-        asked = {part: Health(part not in problems, problems.get(part)) for part in parts}
+        told = {**self._loading.notices, **problems}
+        asked = {part: Health(part not in problems, told.get(part)) for part in parts}
         sandbox = {} if self.lowered is None else {"sandbox": Health(True, self.lowered)}
         return {"store": store, **asked, **sandbox}
 

@@ -38,6 +38,7 @@ _MOST: Final = 2**62 - 1
 """What the kernel and a database can count to."""
 _LEAST: Final = {
     "concurrency": 1, "queue": 0, "memory": 32 * 1024 * 1024, "processes": 1, "output": 1,
+    "disk": 64 * 1024, "files": 1,
 }  # fmt: skip
 """With less memory a Python interpreter does not even start."""
 MOST_PROCESSES: Final = 4_000_000
@@ -68,6 +69,8 @@ class Limits(_Part, frozen=True, kw_only=True):
     cpus: float | None = None
     processes: int = 64
     output: int = 4 * 1024 * 1024
+    disk: int = 512_000_000
+    files: int = 10_000
 
     def __post_init__(self) -> None:
         for field, least in _LEAST.items():
@@ -311,7 +314,7 @@ def _plain(value: Any) -> Any:
 
 
 def _bytes(field: str, value: Any) -> Any:
-    if field not in ("memory", "output") or not isinstance(value, str):
+    if field not in ("memory", "output", "disk") or not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
     if match is None:

@@ -205,3 +205,11 @@ def print_without_end(call: Call, gigabytes: int) -> str:
 
 def large(megabytes: int) -> str:
     return "x" * (megabytes << 20)
+
+
+def fill(folder: str, files: int, size: int) -> str:
+    """So many files of so many bytes."""
+    data = os.urandom(size)
+    for number in range(files):
+        Path(folder, str(number)).write_bytes(data)
+    return "done"

@@ -332,6 +332,51 @@ async def test_memory_beyond_the_limit_ends_the_call_and_the_next_one_runs() -> 
 
 
 @pytest.mark.req("FM-9", "NA-7")
+@pytest.mark.parametrize(
+    ("bound", "files", "size"), [("disk", 300, 5_000_000), ("files", 200_000, 0)]
+)
+async def test_a_call_that_fills_its_folder_is_ended_and_the_next_one_runs(
+    tmp_path: Path, bound: str, files: int, size: int
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    limits = Limits(disk=8_000_000, files=200)
+    one = spec("fill", write=[str(folder)], limits=limits, timeout=60)
+    async with executor(one) as tools, asyncio.timeout(100):
+        small = {"folder": str(folder), "files": 2, "size": 1_000_000}
+        for _ in range(12):  # a quota is of one call, in the same worker
+            assert (await tools.execute("fill", small)).output == "done"
+        large = {"folder": str(folder), "files": files, "size": size}
+        error = (await tools.execute("fill", large)).error
+        assert (await tools.execute("fill", small)).output == "done"
+    assert error is not None
+    assert (error.code, error.effects, error.details) == (
+        "RESOURCE_LIMIT",
+        "unknown",
+        {"limit": bound},
+    )
+    assert f"(limits.{bound})" in error.message
+    assert len([*folder.iterdir()]) < files
+
+
+@pytest.mark.req("FM-9")
+@pytest.mark.parametrize("isolation", ["process", "sandbox"])
+async def test_no_file_is_larger_than_the_disk_limit(tmp_path: Path, isolation: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    grant = {"write": [str(folder)]} if isolation == "sandbox" else {}
+    one = spec("fill", isolation=isolation, limits=Limits(disk=1_000_000), **grant)
+    async with executor(one) as tools, asyncio.timeout(60):
+        result = await tools.execute(
+            "fill", {"folder": str(folder), "files": 1, "size": 20_000_000}
+        )
+    assert result.error is not None
+    assert (result.error.code, result.error.details) == ("RESOURCE_LIMIT", {"limit": "disk"})
+    assert "limit of 1,000,000 bytes (limits.disk)" in result.error.message
+    assert (folder / "0").stat().st_size <= 1_000_000
+
+
+@pytest.mark.req("FM-9", "NA-7")
 async def test_processes_beyond_the_limit_cannot_be_started() -> None:
     started = await call(spec("fork_without_end", limits=Limits(processes=8)), {"most": 50})
     assert 1 <= started <= 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import os
 import subprocess
 import sys
@@ -16,9 +17,17 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from tests.builtin.swapping import swapping
-from toolpost import ConfigError, Executor, FunctionTool, Registry, Result, Runtime
+from toolpost import (
+    ConfigError,
+    Executor,
+    FunctionTool,
+    Registry,
+    ResourceLimit,
+    Result,
+    Runtime,
+)
 from toolpost.builtin import decoding
-from toolpost.builtin.files import Settings, reading, searching, tools
+from toolpost.builtin.files import Settings, reading, searching, tools, usage, writing
 from toolpost.builtin.files.ranging import of_bytes
 from toolpost.builtin.files.settings import prepared
 from toolpost.builtin.filesystem import tools as filesystem_tools
@@ -473,6 +482,74 @@ async def test_quotas_hold_for_one_file_and_for_all(call: Call, root: Path) -> N
     assert "and a file may have 100,000" in message(grown)
     await call("delete_file", path="f1")
     assert (await call("write_file", path="f3", content="x" * 90_000)).success
+
+
+def test_what_others_put_into_a_root_counts_and_what_they_delete_makes_room(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is everybody's: here nothing counts as used but what is in the root."""
+
+    def occupied(_: int) -> int:
+        return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
+
+    monkeypatch.setattr(usage, "_occupied", occupied)
+    files = prepared(Settings(total_size=300_000), root.parent)
+
+    def write(name: str) -> None:
+        writing.write_file.function(path=name, content="x" * 90_000, files=files)
+
+    write("mine")
+    (root / "theirs").write_bytes(b"x" * 250_000)
+    with pytest.raises(ResourceLimit, match="all files together may have 300,000 bytes"):
+        write("more")
+    (root / "theirs").unlink()
+    monkeypatch.setattr(usage, "_PAUSE", 0)
+    write("more")
+
+
+async def test_a_write_that_fails_takes_no_room(call: Call, root: Path) -> None:
+    for _ in range(5):
+        kept = await call("write_file", path="old.txt", content="x" * 90_000, overwrite=False)
+        assert "There is a file already" in message(kept)
+    results = [await call("write_file", path=f"f{n}", content="x" * 90_000) for n in range(3)]
+    assert [result.success for result in results] == [True, True, True]
+
+
+@pytest.mark.parametrize("with_attributes", [True, False])
+def test_a_write_looks_at_the_files_of_a_root_once_and_never_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_attributes: bool
+) -> None:
+    """Folders that are read are counted, not seconds. ``total_size`` is out of reach, so that what
+    others write to this disk meanwhile does not matter.
+    """
+    if not with_attributes:
+
+        def unsupported(*_: object) -> bytes:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+        monkeypatch.setattr(os, "getxattr", unsupported)
+        monkeypatch.setattr(os, "setxattr", unsupported)
+    top = tmp_path / "workspace"
+    for folder in (top / f"d{n}" for n in range(20)):
+        folder.mkdir(parents=True)
+        for n in range(50):
+            (folder / f"f{n}").touch()
+    opened: list[object] = []
+    scandir = os.scandir
+
+    def counting(path: Any = ".") -> Any:
+        opened.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counting)
+    files = prepared(Settings(total_size=10**17), tmp_path)
+    writing.write_file.function(path="first", content="x", files=files)
+    assert len(opened) == 21, "each folder once"
+    for n in range(10):
+        writing.write_file.function(path=f"d{n}/next", content="x", files=files)
+        writing.edit_file.function(path=f"d{n}/next", old_text="x", new_text="yy", files=files)
+        writing.delete_file.function(path=f"d{n}/next", files=files)
+    assert len(opened) == 21
 
 
 async def test_folders_are_not_made_without_end(call: Call, root: Path) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +71,10 @@ TOOLS = {
     ),
     "pieces": types.Tool(name="pieces", description="Every kind of content.", input_schema=ANY),
     "wait": types.Tool(name="wait", description="Wait to be cancelled.", input_schema=ANY),
+    "block": types.Tool(name="block", description="Block the server.", input_schema=ANY),
+    "stop": types.Tool(name="stop", description="Stop its process.", input_schema=ANY),
+    "deaf": types.Tool(name="deaf", description="Read no more.", input_schema=ANY),
+    "fill": types.Tool(name="fill", description="Fill the disk.", input_schema=ANY),
     "steps": types.Tool(name="steps", description="Tell how far it is.", input_schema=ANY),
     "crash": types.Tool(name="crash", description="End the server.", input_schema=ANY),
     "flood": types.Tool(name="flood", description="One endless line.", input_schema=ANY),
@@ -125,6 +132,17 @@ async def call_tool(ctx: Any, params: Any) -> types.CallToolResult | types.Input
             return types.CallToolResult(content=PIECES)
         case "wait":
             await wait()
+        case "block":
+            (FOLDER / "blocked").touch()
+            time.sleep(1_000_000)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "deaf":
+            deaf()
+            await anyio.sleep_forever()
+        case "fill":
+            for number in range(300):
+                (FOLDER / str(number)).write_bytes(os.urandom(5_000_000))
         case "steps":
             for step in range(3):
                 await ctx.session.report_progress(step, 3, f"step\x1b[31m {step}")
@@ -160,6 +178,18 @@ async def wait() -> None:
         await anyio.sleep_forever()
     finally:
         (FOLDER / "cancelled").touch()
+
+
+def deaf() -> None:
+    """Whatever it reads from is now a pipe that nobody writes to."""
+    silence, _ = os.pipe()
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            is_read = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+            if is_read and fd < silence and os.readlink(f"/proc/self/fd/{fd}")[:5] == "pipe:":
+                os.dup2(silence, fd)
+        except OSError:
+            continue
 
 
 def flood() -> None:

@@ -163,6 +163,8 @@ async def _parts(runtime: Runtime) -> AsyncIterator[Finding]:
     for part, one in health.items():
         if not one.healthy:
             yield Finding(part, "fail", one.error or "not healthy", _todo(part, one))
+        elif one.error and part.startswith("source "):
+            yield Finding(part, "warn", one.error, "look into the log of the server")
     for part, told in left_out(runtime).items():
         yield Finding(
             part, "warn", told, "mend it there, grant it to the source, or leave it at that"

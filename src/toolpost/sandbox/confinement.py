@@ -28,6 +28,8 @@ Shape = tuple[
 ]
 
 MEMORY: Final = 1024 * 1024 * 1024
+DISK: Final = 512_000_000
+FILES: Final = 10_000
 LEAST_OPEN: Final = 256
 LEVELS: Final[tuple[Level, ...]] = ("I0", "I1", "I2", "I3")
 _BOUNDS: Final = {
@@ -35,6 +37,8 @@ _BOUNDS: Final = {
     "processes": (1, 4_000_000),
     "open_files": (LEAST_OPEN, 2**62),
     "file_size": (64 * 1024, 2**62),
+    "disk": (64 * 1024, 2**62),
+    "files": (1, 2**62),
 }
 """From, to: with less a sandbox cannot be set up, beyond it the kernel counts no further."""
 _LEAST_CPUS: Final = 0.01
@@ -68,7 +72,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     open_files: int = 1024
     """Of each process, 256 or more; fewer where this machine allows fewer."""
     file_size: int | None = None
-    """Bytes of the largest file it may write, 64 KiB or more."""
+    """Bytes of the largest file it may write, 64 KiB or more; ``disk`` where nothing is said."""
+    disk: int = DISK
+    """Bytes that a call may add below the writable paths, 64 KiB or more: see ``quota.py``."""
+    files: int = FILES
+    """Files and folders that a call may make there."""
     environment: Mapping[str, str] = {}
     working_dir: str | None = None
     """Where it starts; else its first writable path, else ``/tmp``, which is its own."""
@@ -87,7 +95,16 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shape(self) -> Shape:
         """What a sandbox and its check depend on; programs, variables and folders come later."""
-        bounds = self.memory, self.cpus, self.processes, self.open_files, self.file_size, self.tier
+        bounds = (
+            self.memory,
+            self.cpus,
+            self.processes,
+            self.open_files,
+            self.file_size,
+            self.disk,
+            self.files,
+            self.tier,
+        )
         return self.read, self.write, self.egress, self.host, bounds
 
 

@@ -195,7 +195,9 @@ def unwalled(
             if restricted
             else None,
             "limits": [*_limits(machine, confinement), processes],
-            "seccomp": seccomp.build(apart=False, shared_memory=machine.grouped)
+            "seccomp": seccomp.build(
+                apart=False, shared_memory=machine.grouped, quota=bool(confinement.write)
+            )
             if restricted
             else None,
         }
@@ -226,7 +228,9 @@ def _walled(
     options = view.options(
         confinement,
         data=pieces,
-        seccomp=seccomp.build(shared_memory=machine.grouped, host=confinement.host)
+        seccomp=seccomp.build(
+            shared_memory=machine.grouped, host=confinement.host, quota=bool(confinement.write)
+        )
         if machine.seccomp
         else None,
         hidden=machine.hidden,
@@ -272,8 +276,9 @@ def _limits(machine: Machine, confinement: Confinement) -> list[tuple[int, int]]
         (resource.RLIMIT_MEMLOCK, _LOCKED),
         (resource.RLIMIT_SIGPENDING, _PENDING),  # of the user: others shall have some left
     ]
-    if confinement.file_size is not None:
-        limits.append((resource.RLIMIT_FSIZE, confinement.file_size))
+    largest = confinement.file_size or (confinement.disk if confinement.write else None)
+    if largest is not None:
+        limits.append((resource.RLIMIT_FSIZE, largest))
     if not machine.grouped:
         limits.append((resource.RLIMIT_DATA, confinement.bound))
         limits.append((resource.RLIMIT_STACK, _STACK))  # what grows there is no data

@@ -32,6 +32,7 @@ from toolpost.sandbox import cold, egress, finding, plan
 from toolpost.sandbox.confinement import Confinement, Level, Mode, are_words, check_variables
 from toolpost.sandbox.finding import Found, Missing
 from toolpost.sandbox.grounds import Grounds
+from toolpost.sandbox.quota import Watch
 from toolpost.sandbox.ready import Ready
 from toolpost.sandbox.refusals import Refusals
 from toolpost.sandbox.stem import Lost
@@ -65,6 +66,7 @@ class Sandbox:
         self._state, self._grounds = state, grounds
         self._checked = Refusals(found, mode=mode, state=state, lowered=lowered, grounds=grounds)
         self._ready = Ready(found.machine, found.groups, self._checked)
+        self._watch = Watch()
 
     @classmethod
     async def open(
@@ -105,6 +107,7 @@ class Sandbox:
     async def close(self) -> None:
         """Let go of what waits; children that run are their callers' to end."""
         await self._ready.close()
+        self._watch.close()
         if self._machine.maps is not None:
             self._machine.maps.close()
 
@@ -170,12 +173,25 @@ class Sandbox:
         if pass_fds:
             fds += _passed(pass_fds)
         child = await self._started(argv, confinement, fds, (on_stdout, on_stderr))
+        scratch = self._machine.bwrap is not None and not self._machine.grouped
+        if confinement.write or scratch:
+            self._watch.add(
+                child,
+                confinement.write,
+                disk=confinement.disk,
+                files=confinement.files,
+                scratch=scratch,
+            )
         self._ready.refill_behind(child)
         _leave_alone(child, stdout=stdout, stderr=stderr)
         return child
 
     def exceeded(self, child: Child) -> tuple[str, ...]:
-        """Which bounds an ended child ran into: ``memory``, ``processes``; where that is known."""
+        """Which bounds an ended child ran into: ``disk``, ``files``, ``memory``, ``processes``;
+        where that is known.
+        """
+        if child.quota is not None and child.quota.exceeded is not None:
+            return (child.quota.exceeded,)
         return self._ready.exceeded(child)
 
     async def warm_up(self, confinement: Confinement) -> None:

@@ -204,6 +204,7 @@ _TO_OTHERS: Final[dict[str, tuple[int, int]]] = {
 }
 _MMAP: Final = (9, 222)
 _PRLIMIT: Final = (302, 261)
+_FALLOCATE: Final = (285, 47)
 _MAP_SHARED_ANONYMOUS, _MAP_GROWSDOWN = 0x21, 0x100
 _AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -215,12 +216,13 @@ class _Step(NamedTuple):
     no: int = 0
 
 
-@lru_cache(8)
+@lru_cache(16)
 def build(
     *,
     apart: bool = True,
     shared_memory: bool = True,
     host: tuple[str, ...] = (),
+    quota: bool = False,
     machine: str = "",
 ) -> bytes | None:
     """The filter for this machine, or ``None`` where the numbers are not known.
@@ -233,6 +235,8 @@ def build(
     would bound it.
     ``host`` is what is shared with it: with its network there are no unix sockets, but netlink;
     with its processes nothing that would change another.
+    ``quota=True`` takes away ``fallocate``, which fills a disk faster than anybody could look: it
+    answers as on a file system that does not have it, and programs write instead.
     """
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
@@ -249,6 +253,8 @@ def build(
         for numbers in _NOBODYS.values():
             steps += _when(numbers[here], [_refuse(errno.ENOSYS)])
         steps += _when(_MMAP[here], _counted_map())
+    if quota:
+        steps += _when(_FALLOCATE[here], [_refuse(errno.EOPNOTSUPP)])
     for name, (numbers, place) in _MODES.items():
         then = _without_set_id(place, _CREATING.get(name))
         if not apart and "chmod" in name:

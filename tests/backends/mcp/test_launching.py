@@ -11,6 +11,7 @@ from tests import servers
 from tests.backends.mcp.running import serving
 from toolpost.backends.mcp.launching import Launch, launch_of
 from toolpost.backends.mcp.settings import ServerOptions
+from toolpost.errors import MissingPart
 
 
 def launched(base: Path, *command: str, **more: Any) -> Launch:
@@ -124,3 +125,15 @@ def test_a_program_in_no_sandbox_is_started_as_it_was_named(tmp_path: Path) -> N
     link.symlink_to(modules)
     assert launched(tmp_path, "bin/server").argv == (str(modules),)
     assert launched(tmp_path, "bin/server", isolation="process").argv == (str(link),)
+
+
+def test_a_script_that_may_not_be_executed_is_told_as_such(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text("#!/usr/bin/env python3\n")
+    script.chmod(0o644)
+    with pytest.raises(MissingPart) as told:
+        launched(tmp_path, "./server.py")
+    assert str(told.value) == (
+        f"the MCP server 'one': {script} may not be executed: chmod +x {script}, or name the "
+        "program that runs it first in its command"
+    )

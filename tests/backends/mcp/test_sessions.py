@@ -12,6 +12,7 @@ import pytest
 from tests import servers
 from tests.backends.mcp.running import processes, serving, until
 from toolpost import Call, Caller, Progress, Registry, Runtime, ToolSpec
+from toolpost.backends.mcp import kept
 from toolpost.backends.mcp import session as sessions
 from toolpost.backends.mcp.launching import launch_of
 from toolpost.backends.mcp.session import Session
@@ -276,6 +277,118 @@ async def test_a_server_that_does_not_answer_any_more_is_replaced(
             await until(lambda: not server.is_running())
         after = await runtime.execute("odd.add", {"a": 1, "b": 2})
     assert after.output == "3"
+
+
+@pytest.mark.req("UX-6")
+@pytest.mark.parametrize("how", ["block", "stop", "deaf"])
+async def test_a_server_that_hangs_is_killed_and_restarted_after_a_call_has_timed_out(
+    how: str, place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    about = servers.odd(place, timeout=50, isolation="process" if how == "stop" else "sandbox")
+    async with serving({"odd": about}, tmp_path) as runtime:
+        (server,) = [one for one in processes(ODD) if not one.children()]
+        hung = await runtime.execute(f"odd.{how}", {}, timeout=1)
+        await until(lambda: not server.is_running())
+        await until(lambda: "hangs and is restarted" in caplog.text)
+        after = await runtime.execute("odd.add", {"a": 1, "b": 2})
+        again = await runtime.execute("odd.add", {"a": 1, "b": 2})
+        health = await runtime.health()
+        of_tool = await runtime.executor.health("odd.add")
+    assert hung.error is not None
+    assert (hung.error.code, hung.error.effects) == ("TIMEOUT", "unknown")
+    assert after.output == "3"
+    assert [*after.metadata.warnings] == [
+        "The server behind this tool had stopped answering and was restarted."
+    ]
+    assert not again.metadata.warnings, "it is told once"
+    (source,) = [one for part, one in health.items() if part.startswith("source")]
+    for told in (source, of_tool):
+        assert told.healthy
+        assert "it hung and was restarted once" in (told.error or "")
+
+
+async def test_calls_on_a_server_that_is_killed_for_hanging_may_have_been_done(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "BUSY_WITHIN", 1.0)
+    async with serving({"odd": servers.odd(place, timeout=50)}, tmp_path) as runtime:
+        waiting = asyncio.create_task(runtime.execute("odd.block", {}))
+        await until((place / "blocked").exists)
+        impatient = await runtime.execute("odd.greet", {}, timeout=1)
+        result = await waiting
+    assert impatient.error is not None
+    assert impatient.error.code == "TIMEOUT"
+    assert result.error is not None
+    assert (result.error.code, result.error.effects) == ("UNAVAILABLE", "unknown")
+    assert "stopped answering" in result.error.message
+
+
+async def test_a_ping_that_the_sdk_gave_up_is_no_answer(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 0.2)
+    async with serving({"odd": servers.odd(place, timeout=50)}, tmp_path) as runtime:
+        (server,) = [one for one in processes(ODD) if not one.children()]
+        await runtime.execute("odd.block", {}, timeout=1)
+        await until(lambda: not server.is_running())
+
+
+async def test_a_server_that_answers_a_ping_is_not_restarted_and_it_is_told(
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving({"odd": servers.odd(place, timeout=50)}, tmp_path) as runtime:
+        before = (await runtime.execute("odd.who", {})).output
+        waited = await runtime.execute("odd.wait", {}, timeout=1)
+        await until(lambda: "is not restarted" in caplog.text)
+        told = await runtime.executor.health("odd.add")
+        after = (await runtime.execute("odd.who", {})).output
+        well = await runtime.executor.health("odd.add")
+    assert waited.error is not None
+    assert waited.error.code == "TIMEOUT"
+    assert before == after, "the same process"
+    assert told.healthy
+    assert told.error == "it answers a ping, and not its calls: 1 were given up"
+    assert well.error is None
+
+
+async def test_a_server_that_hangs_again_and_again_is_left_alone_for_longer_and_longer(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "PROBE_WITHIN", 0.5)
+    monkeypatch.setattr(kept, "FIRST_WAIT", 5.0)
+    async with serving({"odd": servers.odd(place, timeout=50)}, tmp_path, watch=False) as runtime:
+        errors = []
+        async with asyncio.timeout(50):
+            while not errors or errors[-1].code == "TIMEOUT":
+                if not runtime.problems:
+                    await runtime.executor.health("odd.add")  # it is there, and answers a ping
+                running = processes(ODD)
+                (place / "blocked").unlink(missing_ok=True)
+                result = await runtime.execute("odd.block", {}, timeout=3)
+                assert result.error is not None
+                errors.append(result.error)
+                if (place / "blocked").exists():  # else the machine was too busy to get there
+                    for one in running:
+                        await until(lambda one=one: not one.is_running())
+        problems = dict(runtime.problems)
+    assert errors[-1].retry_after
+    assert errors[-1].effects == "none"
+    assert "it did not answer a ping" in str(problems)
+
+
+async def test_a_server_that_fills_the_disk_is_stopped_and_the_call_says_why(
+    place: Path, tmp_path: Path
+) -> None:
+    limits = {"disk": 8_000_000, "files": 200}
+    async with serving({"odd": servers.odd(place, timeout=40, limits=limits)}, tmp_path) as runtime:
+        filled = await runtime.execute("odd.fill", {})
+        after = await runtime.execute("odd.add", {"a": 1, "b": 2})
+    assert filled.error is not None
+    assert (filled.error.code, filled.error.effects) == ("RESOURCE_LIMIT", "unknown")
+    assert filled.error.details == {"limit": "disk"}
+    assert "limits.disk" in filled.error.message
+    assert after.output == "3", "it is started again"
+    assert sum(file.stat().st_size for file in place.iterdir()) < 1_000_000_000
 
 
 async def test_a_server_that_does_not_introduce_itself_is_given_up_and_ended(

@@ -252,6 +252,32 @@ async def test_a_program_that_eats_memory_meets_its_limit() -> None:
     assert told or "600000000" not in error.message
 
 
+@pytest.mark.req("FM-9", "NA-7")
+@pytest.mark.parametrize(
+    ("bound", "script"),
+    [
+        ("disk", "for n in $(seq 300); do head -c 5000000 /dev/urandom > $n; done"),
+        ("files", "seq 200000 | xargs touch"),
+    ],
+)
+async def test_a_program_that_fills_its_folder_is_ended(
+    tmp_path: Path, bound: str, script: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    limits = {"disk": "8MB", "files": 200}
+    spec = confined(["sh", "-c", script], write=[str(folder)], limits=limits)
+    error = (await call(ToolSpec.from_dict(spec.to_dict()))).error
+    assert error is not None
+    assert (error.code, error.effects, error.details) == (
+        "RESOURCE_LIMIT",
+        "unknown",
+        {"limit": bound},
+    )
+    assert f"(limits.{bound}) and was stopped" in error.message
+    assert len([*folder.iterdir()]) < 200_000
+
+
 @pytest.mark.req("NA-11")
 @pytest.mark.parametrize("grant", [{"write": ["/"]}, {"read": ["/proc"]}, {"read": ["/no/where"]}])
 async def test_what_cannot_be_confined_is_refused_with_the_reason(grant: Any) -> None:

@@ -10,6 +10,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,6 +27,10 @@ T = TypeVar("T")
 _log = logging.getLogger("toolpost.mcp")
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 60.0
+PROBE_WITHIN: Final = 3.0
+"""Seconds that a server has to answer a ping after a call to it timed out."""
+BUSY_WITHIN: Final = 30.0
+"""Seconds that it has if an older call still waits for it: it may do one thing at a time."""
 
 
 class Kept:
@@ -51,6 +57,14 @@ class Kept:
         self._legacy = False
         self._refusal: Exception | None = None
         """What is to be mended before another attempt can go better."""
+        self._probing: asyncio.Task[None] | None = None
+        self._hangs = 0
+        """In a row: it answered no call in between."""
+        self._restarts = 0
+        self._restarted_at = ""
+        self._news: str | None = None
+        self._unanswered = 0
+        """Calls in a row that were given up although the server answers a ping."""
         self.listing: Listing | None = None
         self.problem: str | None = None
 
@@ -68,6 +82,60 @@ class Kept:
     def wait(self) -> float:
         """Seconds until the next attempt."""
         return max(0.0, self._not_before - monotonic())
+
+    @property
+    def notice(self) -> str | None:
+        """What is worth knowing of a server that can be used."""
+        found = []
+        if self._restarts:
+            times = "once" if self._restarts == 1 else f"{self._restarts} times"
+            found.append(f"it hung and was restarted {times}, last at {self._restarted_at}")
+        if self._unanswered:
+            found.append(f"it answers a ping, and not its calls: {self._unanswered} were given up")
+        return "; ".join(found) or None
+
+    def take_news(self) -> str | None:
+        """What the next caller is told, once."""
+        news, self._news = self._news, None
+        return news
+
+    def call_answered(self) -> None:
+        self._hangs = self._unanswered = 0
+
+    def suspect(self, session: Session) -> None:
+        """A call was given up: find out whether the server hangs. One that does is replaced; one
+        that answers may be busy with the call, and is left alone.
+        """
+        if session.is_child and session.alive and self._probing is None:
+            self._probing = asyncio.create_task(self._probe(session))
+            self._probing.add_done_callback(self._probed)
+
+    async def _probe(self, session: Session) -> None:
+        within = BUSY_WITHIN if session.behind else PROBE_WITHIN
+        if await session.answers(within):
+            self._unanswered += 1
+            _log.warning(
+                "a call to the MCP server %s was given up; it answers a ping and is not restarted",
+                self._name,
+            )
+            return
+        if not session.alive:
+            return
+        why = f"a call timed out, and it did not answer a ping within {within:g} s"
+        session.give_up(why)
+        self._restarts += 1
+        self._restarted_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._news = "The server behind this tool had stopped answering and was restarted."
+        self._unanswered = 0
+        self.problem = f"it hung and was killed: {why}"
+        _log.warning("the MCP server %s hangs and is restarted: %s", self._name, why)
+        with suppress(CallError, SetupError):  # then the next call, or the source, tries again
+            await self.session()
+
+    def _probed(self, probing: asyncio.Task[None]) -> None:
+        self._probing = None
+        if not probing.cancelled() and (fault := probing.exception()) is not None:
+            _log.error("the MCP server %s could not be probed", self._name, exc_info=fault)
 
     async def session(self) -> Session:
         """The session there is, or a new one; ``CallError`` if none can be had now."""
@@ -114,6 +182,9 @@ class Kept:
         return await ask(await self.session())
 
     async def close(self) -> None:
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
@@ -169,6 +240,12 @@ class Kept:
         self._session = None
         await session.close()
         _log.info("the session with the MCP server %s is over: %s", self._name, session.why)
+        if session.hung:
+            self._hangs += 1
+            self._failures = self._hangs
+            if self._hangs > 1:  # the first may have been an accident
+                self._rest(f"it hangs again and again: {session.why}")
+            return
         if session.answered:
             self._failures = 0
         if session.answered or session.why == IDLE:  # which says nothing against it

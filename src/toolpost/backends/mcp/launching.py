@@ -50,6 +50,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
                 env=environment,
                 cwd=self.working_dir or "/",
                 memory=self.confinement.memory,
+                file_size=self.confinement.disk,
                 stdin=pipes.stdin,
                 stdout=pipes.stdout,
             )
@@ -92,6 +93,8 @@ def launch_of(name: str, options: ServerOptions, base: Path | None) -> Launch:
             memory=limits.memory,
             cpus=limits.cpus,
             processes=limits.processes,
+            disk=limits.disk,
+            files=limits.files,
             working_dir=folder[0] if folder else None,
             tier=TIER,
         ),
@@ -117,6 +120,11 @@ def _program(name: str, first: str, base: Path | None, path: Sequence[str]) -> s
     if "/" in first:
         (first,) = _absolute(name, base, (first,))
     found = shutil.which(first, path=os.pathsep.join((*path, *SYSTEM)))
+    if found is None and "/" in first and Path(first).is_file():
+        raise MissingPart(
+            f"the MCP server {name!r}: {first} may not be executed: chmod +x {first}, or name the "
+            "program that runs it first in its command"
+        )
     if found is None:
         looked = "" if "/" in first else f" in {', '.join((*path, *SYSTEM))}"
         raise MissingPart(f"the MCP server {name!r}: there is no program {first}{looked}")

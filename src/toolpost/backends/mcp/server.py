@@ -19,7 +19,7 @@ import msgspec
 
 from toolpost.backends.mcp.binding import McpBinding
 from toolpost.backends.mcp.kept import Kept
-from toolpost.backends.mcp.launching import launch_of
+from toolpost.backends.mcp.launching import Pipes, launch_of
 from toolpost.backends.mcp.settings import CALLER, ServerOptions
 from toolpost.backends.mcp.tools import Listing
 from toolpost.backends.mcp.wire import Forgotten
@@ -27,6 +27,7 @@ from toolpost.call import OWNER, Call, Caller
 from toolpost.contracts import Elicits, Health
 from toolpost.errors import CallError, Denied, MissingPart, SetupError, Unauthorized, Unavailable
 from toolpost.plugins import SharedSandbox
+from toolpost.process import Child
 
 if TYPE_CHECKING:
     from toolpost.backends.mcp.session import Session
@@ -74,6 +75,11 @@ class Server:
         return next((kept.problem for kept in self._kept.values() if kept.problem), None)
 
     @property
+    def notice(self) -> str | None:
+        """What is worth knowing of it although it can be used."""
+        return next((kept.notice for kept in self._kept.values() if kept.notice), None)
+
+    @property
     def wait(self) -> float:
         """Seconds until it is worth trying again."""
         return max((kept.wait for kept in self._kept.values()), default=0.0)
@@ -88,10 +94,17 @@ class Server:
         for _ in range(2):
             session = await self._session(kept)
             self._verify(binding, kept.listing)
+            if (news := kept.take_news()) is not None:
+                call.warn(news)
             try:
-                return await session.call(binding.tool, call)
+                output = await session.call(binding.tool, call)
             except Forgotten:
                 continue
+            except asyncio.CancelledError:
+                kept.suspect(session)
+                raise
+            kept.call_answered()
+            return output
         raise Unavailable(
             "The server behind this tool forgets who speaks to it. Try again later.",
             effects="none",
@@ -103,7 +116,7 @@ class Server:
             await self._for(OWNER).ping()
         except (CallError, SetupError, TimeoutError, Forgotten) as exc:
             return Health(False, self.problem or str(exc) or "it does not answer")
-        return Health(True)
+        return Health(True, self.notice)
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -164,7 +177,7 @@ class Server:
     async def _connect(self, caller: Caller, legacy: bool) -> Session:
         sdk = await asyncio.to_thread(_sdk)
         session: Session = sdk.Session(
-            self._wire(sdk, caller),
+            self._wire(sdk, caller, lambda child: session.started(child)),
             idle=self.options.idle,
             changed=partial(self._look_again, caller),
             elicits=self._around.elicits,
@@ -172,7 +185,7 @@ class Server:
         await session.open(legacy=legacy)
         return session
 
-    def _wire(self, sdk: Any, caller: Caller) -> Any:
+    def _wire(self, sdk: Any, caller: Caller, started: Callable[[Child], None]) -> Any:
         options = self.options
         if options.url is not None:
             secrets = {
@@ -183,7 +196,13 @@ class Server:
             return partial(sdk.remote_streams, options.url, {**options.headers, **secrets})
         launch = launch_of(self.name, options, self._around.home)
         secrets = self._secrets(options.secrets, caller)
-        return partial(sdk.child_streams, partial(launch.start, self._around.sandbox, secrets))
+
+        async def start(pipes: Pipes) -> Child:
+            child = await launch.start(self._around.sandbox, secrets, pipes)
+            started(child)
+            return child
+
+        return partial(sdk.child_streams, start)
 
     def _secrets(self, names: Mapping[str, str], caller: Caller) -> dict[str, str]:
         return {key: self._secret(name, caller) for key, name in names.items()}

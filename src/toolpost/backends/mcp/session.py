@@ -44,11 +44,13 @@ from toolpost.errors import (
     Outcome,
     OutputTooLarge,
     RateLimited,
+    ResourceLimit,
     ToolFailed,
     ToolNotFound,
     Unauthorized,
     Unavailable,
 )
+from toolpost.process import Child
 from toolpost.schema import verify
 from toolpost.wording import short, shortened
 
@@ -82,6 +84,10 @@ _UNACCEPTED: Final = 401
 _US: Final = types.Implementation(name="toolpost", version="1")
 
 
+class _GaveUpWaiting(Unavailable):
+    """The SDK stopped waiting for an answer."""
+
+
 class _Client(ClientSession):
     async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
         """Nothing: it would run the server's own patterns here. The road checks the output."""
@@ -100,6 +106,11 @@ class Session:
         self._used = monotonic()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._child: Child | None = None
+        self.behind = False
+        """The call that was given up last waited behind an older one."""
+        self.hung = False
+        """It was killed because it did not answer."""
         self.answered = False
         """It has answered a call, or a question whether it is there."""
         self.listening = False
@@ -118,6 +129,15 @@ class Session:
             self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
         )
 
+    @property
+    def is_child(self) -> bool:
+        """Whether the server is a process of ours."""
+        return self._child is not None
+
+    def started(self, child: Child) -> None:
+        """The server's process, as soon as there is one."""
+        self._child = child
+
     async def open(self, *, legacy: bool) -> None:
         """Start, and be introduced; raises what kept it from that."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -135,6 +155,14 @@ class Session:
             done, _ = await asyncio.wait([self._task], timeout=_CLOSE_WITHIN)
             if not done:
                 await self._end_now()
+
+    def give_up(self, why: str) -> None:
+        """End it at once, with its process and all below it: it hangs."""
+        if self.alive:
+            self.hung = True
+            self._over(why)
+            if self._child is not None:
+                self._child.kill_soon()
 
     async def _end_now(self) -> None:
         assert self._task is not None
@@ -174,25 +202,42 @@ class Session:
     async def call(self, tool: str, call: Call) -> Any:
         """One call of a tool: its output; what goes wrong is raised as what it means."""
         number = next(self._numbers)
+        quota = None if self._child is None else self._child.quota
+        if quota is not None and not self._calls:
+            quota.begin()
         self._calls[number] = call
         try:
             result = await self._asked(self._called(tool, call))
+        except asyncio.CancelledError:
+            self.behind = min(self._calls) < number
+            raise
         finally:
             del self._calls[number]
             self._used = monotonic()
+            if quota is not None and not self._calls:
+                quota.end()
         self.answered = True
         return output_of(call.spec, result)
 
-    async def ping(self) -> None:
+    async def ping(self, within: float | None = None) -> None:
         """Raises unless the server answers."""
+        async with asyncio.timeout(_PING_WITHIN if within is None else within):
+            while not await self._pinged():
+                pass
+        self.answered = True
+
+    async def _pinged(self) -> bool:
+        """False if the SDK gave up waiting, which is no answer: it does so after some seconds."""
         client = self._live_client
-        async with asyncio.timeout(_PING_WITHIN):
+        try:
             if self.modern:  # of the later era, in which there is no ping
                 assert client.protocol_version is not None
                 await self._asked(client.send_discover(client.protocol_version))
             else:
                 await self._asked(client.send_ping())
-        self.answered = True
+        except _GaveUpWaiting:
+            return False
+        return True
 
     @property
     def _live_client(self) -> _Client:
@@ -256,13 +301,14 @@ class Session:
                     continue
                 if monotonic() - self._used >= self._idle:
                     self._over(IDLE)
-                elif not await self._answers():
+                elif not await self.answers():
                     self._over("it did not answer when asked whether it is there")
             tasks.cancel_scope.cancel()
 
-    async def _answers(self) -> bool:
+    async def answers(self, within: float | None = None) -> bool:
+        """Whether the server answers when it is asked if it is there."""
         try:
-            await self.ping()
+            await self.ping(within)
         except (CallError, TimeoutError, Forgotten) as exc:
             return isinstance(exc, ToolFailed | RateLimited)  # an error is an answer, too
         return True
@@ -354,6 +400,10 @@ class Session:
             case types.INVALID_REQUEST if said == "Session terminated":
                 self._over("it has forgotten the session")
                 raise Forgotten from error
+            case types.REQUEST_TIMEOUT if said.startswith("Request ") and said.endswith(
+                "timed out"
+            ):
+                raise _GaveUpWaiting(said) from error
             case types.INVALID_PARAMS:
                 raise InvalidArguments(
                     f"The server refused the call: {said}", effects="none"
@@ -395,6 +445,20 @@ class Session:
         """It ended while somebody waited for it, or just before."""
         if self.why == UNAUTHORIZED:
             return _unaccepted("unknown")
+        quota = None if self._child is None else self._child.quota
+        if quota is not None and quota.exceeded is not None:
+            return ResourceLimit(
+                "The server behind this tool wrote more than it may "
+                f"(limits.{quota.exceeded}) and was stopped. What it wrote until then is still "
+                "there. Ask for less at a time.",
+                details={"limit": quota.exceeded},
+            )
+        if self.hung:
+            return Unavailable(
+                "The server behind this tool stopped answering and is restarted. Whether the call "
+                "was done is not known.",
+                effects="unknown",
+            )
         if self.why == FLOODED:
             return OutputTooLarge(
                 "The server behind this tool sent more than can be taken. Ask for less at a time.",

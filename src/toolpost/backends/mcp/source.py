@@ -69,7 +69,14 @@ class McpSource:
     @property
     def problem(self) -> str | None:
         """Which servers are not there, and why."""
-        return "; ".join(f"{name}: {why}" for name, why in self._down.items()) or None
+        now = {name: server.problem for name, server in self._servers.items() if server.problem}
+        return "; ".join(f"{name}: {why}" for name, why in (self._down | now).items()) or None
+
+    @property
+    def notice(self) -> str | None:
+        """What is worth knowing of servers that can be used."""
+        notices = {name: server.notice for name, server in self._servers.items()}
+        return "; ".join(f"{name}: {said}" for name, said in notices.items() if said) or None
 
     async def load(self, tell: Tell) -> Iterable[ToolSpec]:
         servers = self._found()

@@ -113,6 +113,8 @@ async def _ending(child: Child) -> str:
             how = f"it ended with status {ending.code}"
             if ending.signal is not None:
                 how = f"it was ended by signal {ending.signal}"
+    if child.quota is not None and child.quota.exceeded is not None:
+        return f"it wrote more than it may (limits.{child.quota.exceeded})"
     tail = b"" if child.stderr is None else child.stderr.tail
     lines = tail.decode("utf-8", "replace").strip().splitlines()
     return f"{how}: {lines[-1][-_MOST_WORDS:]}" if lines else how

@@ -262,7 +262,8 @@ class PythonBackend:
         as these tools have slots, up to the limit.
         """
         package = where.module.partition(".")[0]
-        surroundings = spec.limits.memory if confined is None else confined.shape
+        bounds = spec.limits.memory, spec.limits.disk
+        surroundings = bounds if confined is None else confined.shape
         key = (package, where.path, env, secrets, surroundings, spec.limits.output, state)
         slots = self._slots.setdefault(key, {})
         slots[spec.name] = spec.limits.concurrency
@@ -272,6 +273,8 @@ class PythonBackend:
                 python_path=sys.path if confined is None else confined.search_path,
                 env={**for_child(env), **self._told(secrets)},
                 memory=spec.limits.memory,
+                disk=spec.limits.disk,
+                files=spec.limits.files,
                 extra=self._options.extra_workers,
                 state=state,
                 queue=self._options.worker_queue,
@@ -348,6 +351,8 @@ def _defined(target: Any) -> Any:
 
 def _source_file(binding: Binding, path: tuple[str, ...]) -> str | None:
     return binding.main or located(binding.module, (*path, *sys.path))
+
+
 _PROBE = "health"
 """The principal of health checks, which no caller can be."""
 

@@ -670,6 +670,8 @@ def bound_of(error: BaseException) -> str | None:
         return "memory"
     if isinstance(error, RuntimeError):
         return "processes" if "can't start new thread" in text_of(error) else None
+    if number == errno.EFBIG:
+        return "disk"
     return "processes" if number == errno.EAGAIN and started_one(error) else None
 
 

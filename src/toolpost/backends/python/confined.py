@@ -84,6 +84,8 @@ def confinement_of(
         memory=spec.limits.memory,
         cpus=spec.limits.cpus,
         processes=min(spec.limits.processes + templates, MOST_PROCESSES),
+        disk=spec.limits.disk,
+        files=spec.limits.files,
         environment=environment,
         tier=spec.tier,
     )

@@ -96,6 +96,8 @@ class WorkerPool:
         python_path: Sequence[str],
         env: Mapping[str, str] | None = None,
         memory: int | None = None,
+        disk: int | None = None,
+        files: int | None = None,
         size: int = 10,
         extra: int = 0,
         state: State = "shared",
@@ -109,15 +111,17 @@ class WorkerPool:
         starter: Starter | None = None,
     ) -> None:
         """``starter`` starts the processes; else they are plain ones with ``env``, ``memory``,
-        ``cwd``, in a pid ``namespace`` if one can be had. ``queue`` calls may wait for a worker,
-        each for ``patience`` seconds.
+        ``cwd``, in a pid ``namespace`` if one can be had, and no file of theirs is larger than
+        ``disk``. ``queue`` calls may wait for a worker, each for ``patience`` seconds.
         """
         here = str(Path.cwd())
         env = DEFAULT_ENVIRONMENT if env is None else env
         self._plan = Plan(
-            starter=Plain(env, memory, cwd, namespace) if starter is None else starter,
+            starter=Plain(env, memory, disk, cwd, namespace) if starter is None else starter,
             python_path=tuple(dict.fromkeys(folder or here for folder in python_path)),
             memory=memory,
+            disk=disk,
+            files=files,
             growth=growth,
             max_output=max_output,
             template=state != "shared",

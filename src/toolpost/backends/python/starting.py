@@ -32,6 +32,7 @@ class Plain(msgspec.Struct, frozen=True):
 
     env: Mapping[str, str]
     memory: int | None
+    file_size: int | None
     cwd: str | None
     namespace: bool
 
@@ -41,6 +42,7 @@ class Plain(msgspec.Struct, frozen=True):
             env=self.env,
             cwd=self.cwd,
             memory=self.memory,
+            file_size=self.file_size,
             pass_fds=[wire],
             namespace=self.namespace,
         )

@@ -14,10 +14,11 @@ import contextlib
 import logging
 import math
 import select
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -103,6 +104,8 @@ class Plan(msgspec.Struct, frozen=True):
     starter: Starter
     python_path: tuple[str, ...]
     memory: int | None
+    disk: int | None
+    files: int | None
     growth: int
     max_output: int
     template: bool = False
@@ -258,6 +261,8 @@ class Worker:
         self._event_bytes = self._log_events = self._log_bytes = 0
         self._asked = line
         self.busy = True
+        if self.child.quota is not None:
+            self.child.quota.begin()
         self._answer = answer = self._loop.create_future()
         return answer
 
@@ -320,8 +325,13 @@ class Worker:
                     drain.read_now()
         answer = self._answer
         self.busy = False
+        if self.child.quota is not None:
+            self.child.quota.end()
         self._answer = self._on_event = None
         if answer is None or answer.done():
+            return
+        if (over := self._over_quota()) is not None:
+            answer.set_exception(over)
             return
         if kind == "ok":
             answer.set_result(content)
@@ -349,7 +359,16 @@ class Worker:
                 "The tool wanted to start more processes or threads than it may.",
                 details={"limit": "processes"},
             )
+        if type(described) is dict and described.get("bound") == "disk":
+            return _over_quota("disk", self._plan)
         return _failure(described, target, self._plan)
+
+    def _over_quota(self) -> CallError | None:
+        """Its call wrote too much: it is being killed, or has been."""
+        quota = self.child.quota
+        if quota is None or quota.exceeded is None:
+            return None
+        return _over_quota(quota.exceeded, self._plan)
 
     def _retire(self) -> None:
         """It is no longer fit: the call it is at, if any, is its last."""
@@ -439,6 +458,10 @@ class Worker:
         memory = self._plan.memory
         tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
         log.error("worker %d died during a call: %s\n%s", self.child.pid, ending, tail[-4096:])
+        if (error := self._over_quota()) is not None:
+            return error
+        if ending.signal == signal.SIGXFSZ:
+            return _over_quota("disk", self._plan)
         met = self._plan.starter.ran_into("memory", self.child)
         if met is None and memory is not None and ending.signal is not None:
             met = ending.max_rss > memory // 2
@@ -503,6 +526,18 @@ def _too_large(limit: int, effects: Outcome = "done") -> OutputTooLarge:
 def _out_of_memory(memory: int | None) -> ResourceLimit:
     limit = f" of {memory >> 20} MiB" if memory else ""
     return ResourceLimit(f"The tool ran out of memory{limit}. Ask for less at once.")
+
+
+def _over_quota(bound: Literal["disk", "files"], plan: Plan) -> ResourceLimit:
+    if bound == "disk":
+        done = f"wrote more than its limit of {plan.disk:,} bytes (limits.disk)"
+    else:
+        done = f"made more files than its limit of {plan.files:,} (limits.files)"
+    return ResourceLimit(
+        f"The tool {done} and was stopped. What it wrote until then is still there. Ask for less "
+        "at a time.",
+        details={"limit": bound},
+    )
 
 
 def _failure(described: Any, target: Target, plan: Plan) -> CallError:

@@ -38,7 +38,8 @@ _MOST_WORDS: Final = 2000
 _LIMITS: Final = {
     signal.SIGKILL: "The program was killed, most likely because it ran out of memory.",
     signal.SIGXCPU: "The program used up its processor time.",
-    signal.SIGXFSZ: "The program wrote a file that is larger than it may.",
+    signal.SIGXFSZ: "The program wrote a file that is larger than it may (limits.disk). Ask "
+    "for less at a time.",
 }
 
 

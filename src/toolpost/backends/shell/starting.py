@@ -39,6 +39,10 @@ _NOT_NOW: Final = frozenset(
     (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETOOMANYREFS)
 )
 _EXCEEDED: Final = {
+    "disk": "The program wrote more than its limit of {:,} bytes (limits.disk) and was stopped. "
+    "What it wrote until then is still there. Ask for less at a time.",
+    "files": "The program made more files than its limit of {:,} (limits.files) and was stopped. "
+    "What it made until then is still there. Ask for less at a time.",
     "memory": "The program needed more memory than it may use. Try a smaller input.",
     "processes": "The program wanted to start more processes than it may.",
 }
@@ -76,7 +80,7 @@ class Plain:
     about: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, spec: ToolSpec) -> None:
-        self._memory = spec.limits.memory
+        self._memory, self._file_size = spec.limits.memory, spec.limits.disk
 
     async def start(self, wanted: Start) -> Child:
         return await process.spawn(
@@ -84,6 +88,7 @@ class Plain:
             env=wanted.environment,
             cwd=wanted.working_dir or "/",
             memory=self._memory,
+            file_size=self._file_size,
             stdin=wanted.stdin,
             on_stdout=wanted.on_stdout,
             on_stderr=wanted.on_stderr,
@@ -111,6 +116,8 @@ class Confined:
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
             processes=spec.limits.processes,
+            disk=spec.limits.disk,
+            files=spec.limits.files,
             tier=spec.tier,
         )
         if shared.opened is not None:  # else it is refused when it is called
@@ -142,6 +149,9 @@ class Confined:
             ) from missing
 
     async def ended(self, child: Child, ending: Exit) -> Exit:
+        if child.quota is not None and (met := await child.quota.settle()) is not None:
+            most = self._confinement.disk if met == "disk" else self._confinement.files
+            raise ResourceLimit(_EXCEEDED[met].format(most), details={"limit": met})
         if ending.code == 0 or ending.killed:
             return ending
         sandbox = await self._open()

@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple, TypedDict
 
@@ -20,12 +20,11 @@ from annotated_types import MinLen
 
 from toolpost import Given, InvalidArguments, ResourceLimit, ToolFailed, beneath, tool
 from toolpost.builtin import decoding, raw
-from toolpost.builtin.files import ranging
+from toolpost.builtin.files import ranging, usage
 from toolpost.builtin.files.settings import Files
 from toolpost.builtin.rooted import opened, place, told
 from toolpost.wording import short
 
-_COUNTED: Final = 10_000_000
 _DEEPEST: Final = 100
 """Folders in one another: some programs cannot delete more."""
 
@@ -143,8 +142,8 @@ def edit_file(
         count, line = _found(text, old_text, path, every=replace_all)
         _bound(path, len(text) + count * (len(new_text) - len(old_text)), files.file_size)
         changed = _encoded(text.replace(old_text, new_text), how, path)
-        _afford(spot.top, files, size=len(changed), instead=len(data), path=path)
-        beneath.replace(spot.folder, spot.name, changed, like=spot.old)
+        with _room(spot.top, files, size=len(changed), instead=len(data), path=path):
+            beneath.replace(spot.folder, spot.name, changed, like=spot.old)
     return {"replacements": count, "line": line, "bytesWritten": len(changed)}
 
 
@@ -237,6 +236,8 @@ def delete_file(path: str, *, files: Given[Files]) -> Deleted:
         if spot.old is None:
             raise _missing()
         os.unlink(spot.name, dir_fd=spot.folder)
+        if spot.old.st_nlink == 1:
+            usage.release(spot.top, spot.old.st_size)
     return {"deleted": True}
 
 
@@ -263,14 +264,13 @@ def _writing(
     with told(path, files.read):
         if make:
             Path(at.folder).mkdir(exist_ok=True)
-        with opened(at.folder, lock=True) as top:
+        with opened(at.folder, lock=True) as top, ExitStack() as stack:
             if size is not None:
-                _afford(top, files, size=size, instead=_size(top, at.path), path=path)
+                room = _room(top, files, size=size, instead=_size(top, at.path), path=path)
+                stack.enter_context(room)
             folder, name = beneath.parent(top, at.path, make=make)
-            try:
-                yield _Spot(top, folder, name, _present(folder, name, links=links))
-            finally:
-                os.close(folder)
+            stack.callback(os.close, folder)
+            yield _Spot(top, folder, name, _present(folder, name, links=links))
 
 
 def _size(top: int, path: str) -> int:
@@ -305,18 +305,24 @@ def _present(folder: int, name: str, *, links: bool) -> os.stat_result | None:
     return about
 
 
-def _afford(top: int, files: Files, *, size: int, instead: int, path: str) -> None:
-    """Refuse what would take more room than there is for all."""
-    room = files.total_size - size + instead
-    for entry in beneath.walk(top, most=_COUNTED):
-        room -= entry.size
-        if room < 0:
-            raise ResourceLimit(
-                f"No space left for {short(path, 200)}: all files together may have "
-                f"{files.total_size:,} bytes. Delete some first",
-                effects="none",
-                remedy="fix_args",
-            )
+@contextmanager
+def _room(top: int, files: Files, *, size: int, instead: int, path: str) -> Iterator[None]:
+    """Refuse what would take more room than there is for all files; give the room back if the
+    file is not written.
+    """
+    growth = size - instead
+    if not usage.reserve(top, growth=growth, most=files.total_size):
+        raise ResourceLimit(
+            f"No space left for {short(path, 200)}: all files together may have "
+            f"{files.total_size:,} bytes. Delete some first",
+            effects="none",
+            remedy="fix_args",
+        )
+    try:
+        yield
+    except BaseException:
+        usage.release(top, growth)
+        raise
 
 
 def _bound(path: str, size: int, most: int) -> None:
