@@ -446,10 +446,13 @@ class WorkerPool:
         while self._waiting and (principal := self._next_in_turn()) is not None:
             if self._hand(principal, worker):
                 return
-        worker.used = monotonic()
-        idle = self._idle.pop(worker.owner, None) or []
-        idle.append(worker)
-        self._idle[worker.owner] = idle
+        if worker.owner:
+            worker.used = monotonic()
+        idle = self._idle.get(worker.owner)
+        if idle is None:
+            self._idle[worker.owner] = [worker]
+        else:
+            idle.append(worker)
 
     def _renew(self, worker: Worker) -> None:
         """Make it new for the next call, behind the answer of this one."""
