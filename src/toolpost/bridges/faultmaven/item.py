@@ -81,6 +81,8 @@ def item_of(
         "isolation": "thread" if blocking else "inline",
     }
     options.update(tool.TOOLPOST)
+    # the contract sanitizes every input, whatever the executor's settings say
+    options["labels"] = {"redact": "arguments", **options.get("labels", {})}
     alone = Living(tool, last=())
     running = _running(hold or (lambda: alone), blocking=blocking)
     return create_tool(
@@ -98,8 +100,8 @@ def as_told(result: Result) -> ToolResult:
     if result.error is not None:
         return ToolResult(success=False, error=result.error.message, warnings=warnings)
     data = result.output
-    if data is None and result.parts:
-        data = msgspec.to_builtins(result.parts)
+    if data is None and result.own_parts:
+        data = msgspec.to_builtins(result.own_parts)
     return ToolResult(success=True, data=data, warnings=warnings)
 
 

@@ -166,7 +166,7 @@ def _succeeded(result: Result) -> ToolResult:
     if about.plan is not None:
         return ToolResult.ok(None, **{**metadata, "dry_run": True, "plan": about.plan})
     parts = []
-    for part in result.parts:
+    for part in result.own_parts:
         if isinstance(part, Resource) and part.uri == _BESIDE:
             metadata.update(msgspec.json.decode(part.text or "{}"))
         else:
