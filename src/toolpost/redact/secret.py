@@ -47,7 +47,7 @@ _PLACEHOLDER: Final = re.compile(
 
 def _made_up(body: bytes) -> bool:
     """What a page shows in the place of a key: ``AKIAIOSFODNN7EXAMPLE``, ``xxxxxxxx``."""
-    return entropy(body) < 2.3 or _PLACEHOLDER.search(body[:200]) is not None
+    return entropy(body) < 1.9 or _PLACEHOLDER.search(body[:200]) is not None
 
 
 def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
