@@ -111,7 +111,9 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Places]
     """A folder with a config that says nothing of rings, and tools that cannot keep a secret."""
     at = Places()
     (tmp_path / "toolpost.toml").write_text(
-        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n', encoding="utf-8"
+        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+        '[extensions.sanitize]\narguments = {secrets = "redact"}\n',  # else nothing would run
+        encoding="utf-8",
     )
     tools = TOOLS.format(isolation=request.param, tag=at["tag"], label=at["label"])
     (tmp_path / "tools.yaml").write_text(tools, encoding="utf-8")

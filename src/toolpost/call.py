@@ -18,7 +18,7 @@ import msgspec
 from toolpost.digest import digest
 from toolpost.result import Metadata
 from toolpost.spec import ToolSpec
-from toolpost.wording import shortened
+from toolpost.wording import redacted_and_shortened
 
 
 class Caller(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,7 +156,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         """Put a warning into the result's metadata: a hundred at most, for a model reads them."""
         warnings = self.about.open_warnings()
         if len(warnings) < _MOST_WARNINGS:
-            warnings.append(shortened(str(text), _MOST_SAID))
+            warnings.append(redacted_and_shortened(str(text), _MOST_SAID))
         elif len(warnings) == _MOST_WARNINGS:
             warnings.append("There were more warnings; they are left out.")
 
@@ -164,7 +164,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         """Put what a ring decided into the trail."""
         trail = self.about.open_trail()
         if len(trail) < _MOST_STEPS:  # a tool that has its call can reach this too
-            trail.append(shortened(f"{ring}: {said}", _MOST_SAID))
+            trail.append(redacted_and_shortened(f"{ring}: {said}", _MOST_SAID))
 
     @property
     def cancelled(self) -> bool:

@@ -27,7 +27,7 @@ from toolpost.errors import (
 )
 from toolpost.result import Failure
 from toolpost.spec import Effects
-from toolpost.wording import shortened
+from toolpost.wording import redacted_and_shortened
 
 _log = logging.getLogger("toolpost.tools")
 _ours: Final = logging.getLogger("toolpost")
@@ -71,7 +71,7 @@ def failure(exc: Exception, *, tool: str, call_id: str, effects: Effects) -> Fai
         message, remedy = f"{message.partition('. ')[0].rstrip('.')}. {_MAYBE}", "stop"
     return Failure(
         code=error.code,
-        message=shortened(message, _MOST_MESSAGE),
+        message=redacted_and_shortened(message, _MOST_MESSAGE),
         remedy=remedy,
         retryable=error.retryable,
         effects="none" if effects == "read" else error.effects,

@@ -44,8 +44,16 @@ class Resource(_Content, frozen=True, tag="resource", omit_defaults=True):
     description: str | None = None
 
 
-Part = Text | Image | Audio | Resource
-PARTS: tuple[type, ...] = (Text, Image, Audio, Resource)
+class Notice(_Content, frozen=True, tag="notice"):
+    """What toolpost itself says about the output, for whoever reads it. The output stays as it is
+    shaped, so that it still fits its schema.
+    """
+
+    text: str
+
+
+Part = Text | Image | Audio | Resource | Notice
+PARTS: tuple[type, ...] = (Text, Image, Audio, Resource, Notice)
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -155,6 +163,16 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     @property
     def success(self) -> bool:
         return self.error is None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What toolpost says about the output, for example that something in it was redacted."""
+        return tuple(part.text for part in self.parts if type(part) is Notice)
+
+    @property
+    def own_parts(self) -> tuple[Part, ...]:
+        """The parts that the tool gave, without the notices."""
+        return tuple(part for part in self.parts if type(part) is not Notice)
 
     def raise_for_error(self) -> Result:
         """The result itself if the call succeeded; else its error is raised, as the class that

@@ -13,7 +13,7 @@ from typing import Final
 
 from toolpost.call import Call
 from toolpost.characters import stripped
-from toolpost.wording import shortened
+from toolpost.wording import redacted_and_shortened
 
 _log = logging.getLogger("toolpost.tools")
 _EVERY: Final = 0.1
@@ -62,6 +62,6 @@ class Telling:
             if is_output:
                 self._call.partial(text)
             elif lines := stripped(text).strip().splitlines():
-                self._call.progress(message=shortened(lines[-1], _MOST_MESSAGE))
+                self._call.progress(message=redacted_and_shortened(lines[-1], _MOST_MESSAGE))
         except Exception:  # noqa: BLE001 - a listener's fault must not end the tool
             _log.exception("a listener failed on what %s writes", self._call.tool)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
+from importlib import import_module
 from os.path import commonprefix
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -16,6 +17,8 @@ import msgspec
 
 _MOST_COMPARED: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)\s+|\n\s*\n")
+_MARGIN: Final = 4096
+"""Characters beyond the shown ones that are searched for secrets, too."""
 
 
 def explained(fault: msgspec.ValidationError, kind: Any) -> tuple[str, tuple[str | int, ...]]:
@@ -80,9 +83,18 @@ def first_sentence(text: str) -> str:
 
 def short(value: object, most: int = 60) -> str:
     """A foreign text, cut to what a message can bear, with nothing in it that a terminal obeys."""
-    cut = str(value)[: most + 1]
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
-    return shortened(text, most)
+    cut = redacted_and_shortened(str(value), most)
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
+
+
+def redacted_and_shortened(text: str, most: int) -> str:
+    """A text of at most so many characters in which no part of a secret is left. Whoever redacts it
+    later could not find a key that was cut in half.
+    """
+    if len(text) <= most:
+        return text
+    redact = import_module("toolpost.redact")  # by its name: it stands above this
+    return shortened(redact.redact_text(text[: most + _MARGIN]), most)
 
 
 def shortened(text: str, most: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from tests.redact_corpus import made
 from toolpost import (
     Executor,
     InvalidArguments,
@@ -46,6 +47,7 @@ from toolpost.bridges.faultmaven import (
     tools_in,
 )
 from toolpost.contracts import Walk
+from toolpost.extensions.sanitize import Sanitize
 
 pytestmark = pytest.mark.anyio
 QUERY = {
@@ -515,6 +517,20 @@ async def test_what_goes_in_is_sanitized_before_a_tool_sees_it() -> None:
         "query": "[redacted:email] has no mail",
         "more": {"a": ["[redacted:email]"]},
     }
+
+
+@pytest.mark.req("FM-5")
+async def test_what_goes_in_is_sanitized_over_an_executor_of_ones_own_too() -> None:
+    """Its own defaults would pass personal data on and refuse the secret."""
+    key = "gh" + "p_" + made(36)
+
+    class Read(Base):
+        TOOLPOST = ToolOptions(effects="read", labels={"team": "a"})
+
+    own = Executor(Registry(), guards=[Sanitize()])
+    async with own, holding(Read, over=own) as container:
+        found = await container.execute("find", {"query": f"ada@example.org has {key}"})
+    assert found.data == {"query": "[redacted:email] has [redacted:github_token]"}
 
 
 @pytest.mark.req("FM-4", "FM-6")

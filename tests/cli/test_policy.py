@@ -82,6 +82,7 @@ RAW = """
     properties:
       to: {type: array, items: {$ref: "#/$defs/address"}}
       body: {type: string}
+      login: {type: object, properties: {key: {type: string, x-secret: true}}}
     $defs: {address: {type: string, x-raw: true}}
   binding: {module: nowhere, function: mail}
 """
@@ -93,11 +94,11 @@ def test_explain_and_show_tell_which_parameters_are_raw(governed: Path) -> None:
     config.write_text(text, encoding="utf-8")
     (governed / "raw.yaml").write_text(RAW, encoding="utf-8")
     for command in (("policy", "explain"), ("show",)):
-        assert json_of(*command, "mail", cwd=governed)["raw"] == ["to"]
+        assert json_of(*command, "mail", cwd=governed)["raw"] == ["to", "login"]
         arguments = ("a=1",) if command[0] == "policy" else ()
         assert json_of(*command, "add", *arguments, cwd=governed)["raw"] == []
         shown = toolpost(*command, "mail", cwd=governed).stdout
-        assert "raw" in shown
+        assert "raw" in shown and "secret" in shown
         assert "raw" not in toolpost(*command, "add", *arguments, cwd=governed).stdout
 
 

@@ -15,6 +15,8 @@ kind = "files"
 paths = ["tools.yaml"]
 [backends.shell]
 programs = ["echo"]
+[extensions.sanitize.arguments]
+personal = "redact"
 """
 TOOLS = """
 - name: invite

@@ -246,7 +246,7 @@ def test_a_schema_without_properties_does_not_cost_the_whole_request(
 def test_what_a_schema_says_to_toolpost_alone_is_not_said_to_a_vendor(
     form: str, strict: bool
 ) -> None:
-    raw = {"type": "string", "x-raw": True, "x-order": 1}
+    raw = {"type": "string", "x-raw": True, "x-secret": True, "x-order": 1}
     schema = {
         "type": "object",
         "properties": {
@@ -259,6 +259,7 @@ def test_what_a_schema_says_to_toolpost_alone_is_not_said_to_a_vendor(
     }
     made = export([spec_of(schema)], form, strict=strict)
     assert '"x-raw": true' not in json.dumps(made.tools)
+    assert '"x-secret"' not in json.dumps(made.tools)
     assert '"x-raw": {"type": "string"' in json.dumps(made.tools), "a parameter of that name stays"
     assert schema["x-raw"] is True and raw["x-raw"] is True, "the spec's own stays as it is"
 

@@ -35,7 +35,7 @@ from toolpost.stores.memory import MemoryStore
 from toolpost.testing import Clock
 
 pytestmark = pytest.mark.anyio
-SECRET = "AKIAIOSFODNN7EXAMPLE"
+SECRET = "AKIAIOSFODNN7QWERTYU"
 
 
 class Book(MemoryStore):

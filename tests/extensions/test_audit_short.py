@@ -37,7 +37,7 @@ from toolpost.result import Metadata
 SHAPE = Shape.of(AuditRecord(kind="call"))
 CLEAN = Shape.of(AuditRecord(kind="call"), clean=True)
 PLANTED = (
-    "AKIAIOSFODNN7EXAMPLE",
+    "AKIAIOSFODNN7QWERTYU",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
     "ann@example.org",
     "ann@" + "ü" * 40 + ".de",
@@ -88,7 +88,7 @@ def joined(told: Sequence[Short]) -> str:
 
 
 @pytest.mark.req("NA-3")
-@example([{"a": 'x\\"AKIAIOSFODNN7EXAMPLE\\"'}, {"a": "\\nAKIAIOSFODNN7EXAMPLE"}])
+@example([{"a": 'x\\"AKIAIOSFODNN7QWERTYU\\"'}, {"a": "\\nAKIAIOSFODNN7QWERTYU"}])
 @example([{"a": "\x01ghp_16C7e42F292c6912E7710c838347Ae178B4a\x02"}])
 @example([{'"password': "x"}, {"pass\\word": 1}, {"password": 5}])
 @example([{"a": "ann@" + "ü" * 40 + ".de"}])

@@ -111,8 +111,12 @@ async def test_every_call_is_one_record_with_its_fields(stream: io.StringIO) -> 
     assert (unknown["tool"], unknown["outcome"]) == ("subtract", "NOT_FOUND")
 
 
+ON_ONE_LINE = [row for row in texts(SECRETS) if row[0] == "private_key" or "\n" not in row[2]]
+"""A log is JSON: a manifest or a command over lines is not seen as one in it once more."""
+
+
 @pytest.mark.req("NA-10", "NA-3")
-@pytest.mark.parametrize(("kind", "value", "text"), texts(SECRETS))
+@pytest.mark.parametrize(("kind", "value", "text"), ON_ONE_LINE)
 async def test_a_secret_planted_in_a_call_is_in_no_log(
     kind: str, value: str, text: str, stream: io.StringIO
 ) -> None:

@@ -33,7 +33,7 @@ from toolpost.extensions import once as once_module
 from toolpost.extensions.approval import Approval
 from toolpost.extensions.once import Once
 from toolpost.extensions.rate import Rate, RateOptions
-from toolpost.extensions.sanitize import Sanitize
+from toolpost.extensions.sanitize import ArgumentActions, Sanitize
 from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.postgres import PostgresStore
@@ -41,6 +41,7 @@ from toolpost.stores.sqlite import SqliteStore
 from toolpost.testing import Clock
 
 pytestmark = pytest.mark.anyio
+REDACTING = Sanitize(arguments=ArgumentActions(secrets="redact", personal="redact"))
 
 ANN, BOB = Caller("a", user="ann"), Caller("b", user="bob")
 
@@ -138,7 +139,7 @@ async def test_another_address_under_the_same_key_is_a_conflict_though_both_are_
         return "told"
 
     store = MemoryStore()
-    async with Executor(Registry([tell]), guards=[Sanitize(), Once(store)]) as tools:
+    async with Executor(Registry([tell]), guards=[REDACTING, Once(store)]) as tools:
         results = [
             await tools.execute("tell", {"text": f"ask {who}@example.com"}, key="k")
             for who in ("ann", "ann", "bob")
@@ -158,7 +159,7 @@ async def test_what_is_redacted_only_since_is_still_the_same_call(
         """Tell somebody something."""
         return "told"
 
-    async with Executor(Registry([tell]), guards=[Sanitize(), Once(MemoryStore())]) as tools:
+    async with Executor(Registry([tell]), guards=[REDACTING, Once(MemoryStore())]) as tools:
         await tools.execute("tell", {"text": "it is correcthorse"}, key="k")
         known.remember("correcthorse")
         again = await tools.execute("tell", {"text": "it is correcthorse"}, key="k")

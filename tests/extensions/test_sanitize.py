@@ -33,10 +33,13 @@ from toolpost import (
     tool,
 )
 from toolpost.call import OWNER
+from toolpost.config import Config
 from toolpost.contracts import Check, Health, Road, Sure, Walk
 from toolpost.errors import ConfigError, Denied
 from toolpost.extensions import sanitize as ring_of_sanitize
-from toolpost.extensions.sanitize import UNTRUSTED, Sanitize
+from toolpost.extensions.sanitize import UNTRUSTED, ArgumentActions, Sanitize
+from toolpost.ledger.opening import lines_of
+from toolpost.ledger.reading import calls
 from toolpost.registry import Entry
 from toolpost.result import Metadata
 from toolpost.schema import Schema
@@ -45,6 +48,12 @@ pytestmark = pytest.mark.anyio
 
 TOKEN = "gh" + "p_" + made(36)
 EXTERNAL = {"external": "true"}
+REWRITE = ArgumentActions(secrets="redact", personal="redact")
+
+
+def rewriting(**settings: Any) -> Sanitize:
+    """Redacts what goes in, too: nobody has that by default."""
+    return Sanitize(arguments=REWRITE, **settings)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +104,7 @@ async def given(
     target: Any, arguments: Mapping[str, Any], sanitize: Sanitize | None = None
 ) -> Result:
     seen.clear()
-    guards = [sanitize or Sanitize()]
+    guards = [sanitize or rewriting()]
     async with Executor(Registry([target]), guards=guards) as tools:
         return await tools.execute(target.spec.name, arguments)
 
@@ -156,7 +165,7 @@ async def test_raw_counts_for_everything_inside_and_through_references() -> None
         "odd": address,
     }
     async with Executor(
-        Registry([Entry(spec, None)]), guards=[Sanitize()], backends={"given": backend}
+        Registry([Entry(spec, None)]), guards=[rewriting()], backends={"given": backend}
     ) as tools:
         result = await tools.execute("t", arguments)
     assert result.error is None
@@ -215,7 +224,7 @@ async def sent(
     spec: ToolSpec, arguments: Mapping[str, Any], sanitize: Sanitize | None = None
 ) -> tuple[Result, Any]:
     """What comes back, and what the tool was given."""
-    backend, guards = _Given(), [sanitize or Sanitize()]
+    backend, guards = _Given(), [sanitize or rewriting()]
     async with Executor(
         Registry([Entry(spec, None)]), guards=guards, backends={"given": backend}
     ) as tools:
@@ -245,7 +254,7 @@ async def test_what_redaction_has_spoilt_is_refused_and_the_way_out_is_named() -
     short = described(key={"type": "string", "minLength": 30})
     result, got = await sent(short, {"key": TOKEN})
     assert got is None and result.error is not None
-    assert "its configuration can name those it needs" in result.error.message
+    assert '"x-secret": true' in result.error.message
     assert "x-raw" not in result.error.message
 
 
@@ -289,7 +298,7 @@ async def test_a_tool_with_effects_does_not_act_on_a_redacted_word(effects: str,
         assert (result.error.code, result.error.remedy) == ("POLICY_DENIED", "stop")
         assert 't would act on "[redacted:' in result.error.message
         assert '"x-raw": true' in result.error.message
-        result, got = await sent(spec, arguments, Sanitize(whole="redact"))
+        result, got = await sent(spec, arguments, rewriting(whole="redact"))
         assert result.error is None and "[redacted:" in str(got)
         result, got = await sent(described("read", to=anything), arguments)
         assert result.error is None and "[redacted:" in str(got)
@@ -315,7 +324,7 @@ async def test_a_secret_that_a_tool_with_effects_is_to_use_is_refused_even_where
     result, got = await sent(spec, {"api_key": TOKEN})
     assert got is None and result.error is not None
     assert result.error.code == "POLICY_DENIED"
-    assert "A secret never goes into a tool as an argument" in result.error.message
+    assert '"x-secret": true' in result.error.message
     assert "x-raw" not in result.error.message and TOKEN not in str(result.to_dict())
 
 
@@ -388,7 +397,9 @@ async def test_what_comes_from_outside_is_searched_stripped_and_marked() -> None
         "ok": "tea",
     }
     assert UNTRUSTED in result.metadata.warnings
-    assert "Redacted in the output: github_token at /rows/0, email." in result.metadata.warnings
+    (notice,) = result.notices
+    assert notice.startswith("Redacted in the output: github_token at /rows/0, email.")
+    assert notice in result.metadata.warnings
 
 
 async def test_parts_from_outside_are_searched_too() -> None:
@@ -402,7 +413,7 @@ async def test_parts_from_outside_are_searched_too() -> None:
         ),
     )
     result = await given(outside(Output("fine", parts)), {})
-    assert result.parts == (
+    assert result.own_parts == (
         Text("by [redacted:email]"),
         Text("tea"),
         Resource("https://u:[redacted:url_password]@example.com/", text="x"),
@@ -501,7 +512,9 @@ async def test_secrets_in_errors_do_not_reach_the_model() -> None:
     assert result.error.details == {"t": ["[redacted:github_token]"]}
 
     result = await given(outside(ToolFailed("ask bob@example.com\x1b[0m")), {})
-    assert result.error is not None and result.error.message == "ask [redacted:email]"
+    assert result.error is not None and result.error.message == (
+        "ask [redacted:email] (Redacted in this error: email.)"
+    )
     result = await given(outside(ToolFailed("no tea today")), {})
     assert result.error is not None and result.error.message == "no tea today"
 
@@ -606,7 +619,7 @@ CONFIG = """
 guards = ["sanitize"]
 [extensions.sanitize]
 personal = "warn"
-actions = { card = "redact" }
+arguments = { actions = { card = "redact" } }
 patterns = [{ name = "staff_id", pattern = "EMP-[0-9]{6}", secret = false }]
 [[sources]]
 kind = "files"
@@ -744,7 +757,7 @@ async def test_attack_a_secret_in_any_column_of_any_row_is_found(secret: str, pl
 
 async def test_a_secret_that_is_heard_of_later_is_looked_for_from_then_on() -> None:
     arguments = {"lines": [{"name": GIVEN, "note": "", "number": 1}]}
-    async with Executor(Registry([order]), guards=[Sanitize()]) as tools:
+    async with Executor(Registry([order]), guards=[rewriting()]) as tools:
         assert not (await tools.execute("order", arguments)).metadata.warnings
         known.remember(GIVEN)
         assert (await tools.execute("order", arguments)).metadata.warnings
@@ -803,7 +816,7 @@ async def test_a_tool_that_is_called_often_sees_no_secret_either() -> None:
     def lines(text: str) -> dict[str, Any]:
         return {"lines": [{"name": "A-1", "note": text, "number": 1}] * 3}
 
-    async with Executor(Registry([order]), guards=[Sanitize()]) as tools:
+    async with Executor(Registry([order]), guards=[rewriting()]) as tools:
         for _ in range(5):
             usual = await tools.execute("order", lines("ok"))
         assert [*usual.metadata.trail] == ["sanitize"] and not usual.metadata.warnings
@@ -844,3 +857,101 @@ def test_a_name_that_says_secret_is_read_with_its_text_however_often() -> None:
         return 1
 
     assert looked_at(Sanitize().bind(enter.spec, cast("Road", None))).fits is None
+
+
+# --- what happens by default ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), texts(PERSONAL))
+async def test_personal_data_reaches_the_tool_as_it_was_sent(
+    kind: str, value: str, text: str
+) -> None:
+    arguments = {"text": text, "more": {"deep": [{"er": text}], text: 1}}
+    result = await given(note, arguments, Sanitize())
+    assert seen == [(text, arguments["more"])] and result.output == text
+    assert not result.metadata.warnings
+    assert any(f"{kind} at /text" in step for step in result.metadata.trail), "the audit is told"
+
+
+@pytest.mark.parametrize("effects", ["read", "idempotent", "once"])
+@pytest.mark.parametrize(("kind", "value", "text"), texts(SECRETS))
+async def test_a_call_with_a_secret_is_refused_and_never_rewritten(
+    kind: str, value: str, text: str, effects: str
+) -> None:
+    result, got = await sent(
+        described(effects, text={"type": "string"}), {"text": text}, Sanitize()
+    )
+    assert got is None and result.error is not None
+    assert (result.error.code, result.error.remedy, result.error.effects) == (
+        "POLICY_DENIED", "fix_args", "none",
+    )  # fmt: skip
+    assert f"{kind} at /text" in result.error.message and "call again" in result.error.message
+    assert '"x-secret": true' in result.error.message
+    assert result.error.details is not None
+    assert {"at": "/text", "kind": kind} in result.error.details["findings"]
+    assert value not in str(result.to_dict())
+
+
+async def test_where_the_spec_allows_a_secret_it_is_passed_exactly() -> None:
+    text, key = {"type": "string"}, {"type": "string", "x-secret": True}
+    raw = {"type": "object", "x-raw": True, "properties": {"key": {"$ref": "#/$defs/key"}}}
+    spec = described(
+        "once", key=key, text=text, keys={"type": "array", "items": key}, raw=raw,
+        either={"anyOf": [{"type": "null"}, {"$ref": "#/$defs/key"}]},
+        all={"type": "object", "x-secret": True},
+    )  # fmt: skip
+    spec.input_schema["$defs"] = {"key": key}
+    mail = f"bob@example.com has {TOKEN}"
+    arguments = {
+        "key": TOKEN, "text": "it is there", "keys": [TOKEN, mail], "either": TOKEN,
+        "raw": {"key": TOKEN, "to": "bob@example.com"}, "all": {"a": [{TOKEN: mail}]},
+    }  # fmt: skip
+    for guard in (Sanitize(), Sanitize(personal="block"), rewriting()):
+        result, got = await sent(spec, arguments, guard)
+        assert result.error is None and got == arguments
+    for wrong in ({"text": TOKEN}, {"raw": {"to": TOKEN}}, {"all": {}, "text": mail}):
+        result, got = await sent(spec, wrong, Sanitize())
+        assert got is None and result.error is not None
+    assert not Sanitize().vouches(spec)
+
+
+async def test_settings_for_both_ways_do_not_rewrite_arguments() -> None:
+    guard = Sanitize(secrets="redact", personal="redact", actions={"ip": "redact"})
+    result = await given(note, {"text": "bob@example.com at 8.8.8.8"}, guard)
+    assert result.output == "bob@example.com at 8.8.8.8"
+    assert (await given(note, {"text": TOKEN}, guard)).error is not None and seen == []
+    for action, passes in (("warn", True), ("block", False)):
+        guard = Sanitize(personal=cast("Any", action))
+        result = await given(note, {"text": "ask bob@example.com"}, guard)
+        assert (seen == [("ask bob@example.com", None)]) is passes is result.success
+        assert "email at /text" in str(result.to_dict())
+    guard = Sanitize(personal="block", arguments=ArgumentActions(personal="allow"))
+    assert (await given(note, {"text": "ask bob@example.com"}, guard)).success
+    assert not (await given(outside("ask bob@example.com"), {}, guard)).success
+
+
+async def test_a_tool_whose_label_asks_for_it_gets_redacted_arguments() -> None:
+    got: list[str] = []
+
+    @tool(effects="read", labels={"redact": "arguments"})
+    async def find(text: str) -> int:
+        """Find something."""
+        got.append(text)
+        return len(text)
+
+    async with Executor(Registry([find]), guards=[Sanitize()]) as tools:
+        result = await tools.execute("find", {"text": f"bob@example.com has {TOKEN}"})
+    assert got == ["[redacted:email] has [redacted:github_token]"]
+    assert result.metadata.warnings[0].startswith("Redacted in the arguments: email at /text")
+
+
+async def test_the_audit_keeps_no_personal_data_that_a_tool_was_given(tmp_path: Path) -> None:
+    config = {"observers": ["audit"], "guards": ["sanitize"]}
+    async with Runtime(Config.of(config, base=tmp_path), tools=[note]) as tools:
+        for text in ("nothing of it", "ask bob@example.com", "nothing of it"):
+            assert (await tools.execute("note", {"text": text})).output == text
+        await tools.extension("audit").close()
+        written = [one async for one in calls(lines_of(tools.store))]
+    assert [one.asked.arguments for one in written] == [
+        {"text": "nothing of it"}, {"text": "ask [redacted:email]"}, {"text": "nothing of it"},
+    ]  # fmt: skip

@@ -158,10 +158,13 @@ def _definition(
 
 
 def _returned(result: Result) -> ToolReturn[Any]:
-    """Data as it is, for pydantic-ai writes it as JSON itself; with parts, what is to be read."""
-    parts = content_of(result)
-    value = [_content(part) for part in parts] if result.parts else result.output
-    return ToolReturn(value, metadata=msgspec.to_builtins(result.metadata))
+    """Data as it is, for pydantic-ai writes it as JSON itself; with parts, what is to be read.
+    Notices are sent beside the value, which has to fit the tool's schema.
+    """
+    own = msgspec.structs.replace(result, parts=result.own_parts)
+    value = [_content(part) for part in content_of(own)] if own.parts else result.output
+    about = msgspec.to_builtins(result.metadata)
+    return ToolReturn(value, content=list(result.notices) or None, metadata=about)
 
 
 def _content(part: Part) -> str | BinaryContent:

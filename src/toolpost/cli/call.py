@@ -35,7 +35,7 @@ from toolpost.document import MAX_BYTES
 from toolpost.errors import CallError, Cancelled
 from toolpost.failure import failure
 from toolpost.jobs import Job, Jobs
-from toolpost.result import Part, Resource, Result, Text
+from toolpost.result import Notice, Part, Resource, Result, Text
 from toolpost.spec import ToolSpec
 
 
@@ -317,10 +317,11 @@ def print_result(result: Result, files: dict[int, Path], *, seen: str = "") -> N
     if isinstance(result.output, str):
         if not seen or not _is_same(seen, result.output):
             out(safe(result.output))
-    elif result.output is not None or not result.parts:
+    elif result.output is not None or not result.own_parts:
         print_json(result.output)
     for index, part in enumerate(result.parts):
-        out(safe(_part(part, files.get(index))))
+        if not isinstance(part, Notice):  # a warning has said it, on standard error
+            out(safe(_part(part, files.get(index))))
 
 
 def _part(part: Part, file: Path | None) -> str:

@@ -250,6 +250,7 @@ def _pairs(job: Job) -> list[tuple[str, str]]:
             output = result.output
             text = output if isinstance(output, str) else json_text(output)
             pairs.append(("output", text if output is not None or not result.parts else "parts"))
+            pairs += [("notice", notice) for notice in result.notices]
         pairs += [("artifact", f"{a.handle}, {a.size:,} bytes") for a in result.metadata.artifacts]
     return pairs
 

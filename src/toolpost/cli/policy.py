@@ -41,7 +41,7 @@ from toolpost.failure import failure
 from toolpost.rules import Decision, Rules, Step, Verdict, read_rules
 from toolpost.runtime import Runtime
 from toolpost.schema import Schema
-from toolpost.schema.parameters import raw_names
+from toolpost.schema.parameters import raw_names, secret_names
 from toolpost.spec import ToolSpec, spec_from
 from toolpost.wording import explained, nearest, short
 
@@ -145,6 +145,8 @@ def _print(asked: Asked, spec: ToolSpec, made: Decision, steps: list[Step]) -> N
         facts.append(("approval", f"{spec.name} itself asks for a person's yes first"))
     if raw := raw_names(spec.input_schema):
         facts.append(("raw", f"{', '.join(raw)} (personal data goes through)"))
+    if secret := secret_names(spec.input_schema):
+        facts.append(("secret", f"{', '.join(secret)} (secrets go through)"))
     screen.print(lines(facts))
     if not steps:
         screen.print(plain("\nNo rules: the mode and the tier decide."))

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from toolpost.result import Audio, Image, Part, Resource, Text
+from toolpost.result import Audio, Image, Notice, Part, Resource, Text
 
 
 def described(part: Part) -> str:
     """What a part is, in a few words."""
-    if isinstance(part, Text):
+    if isinstance(part, Text | Notice):
         return "text"
     content = _content(part)
     size = "" if content is None else f", {len(content):,} bytes"
@@ -45,7 +45,7 @@ def _content(part: Part) -> bytes | None:
 
 
 def _suffix(part: Part) -> str:
-    mime = None if isinstance(part, Text) else part.mime
+    mime = None if isinstance(part, Text | Notice) else part.mime
     return mimetypes.guess_extension(mime or "") or ".bin"
 
 

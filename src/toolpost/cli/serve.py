@@ -24,7 +24,7 @@ from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find, origin
 from toolpost.errors import ConfigError, MissingPart
-from toolpost.extensions.log import setup
+from toolpost.extensions.log import setup_all
 from toolpost.spec import ToolSpec
 from toolpost.wording import short
 
@@ -308,8 +308,10 @@ def _loaded(module: str) -> Any:
 
 
 def _log_here(asked: Asked) -> None:
-    """What the server has to say goes to standard error. Calls are in the access log already."""
-    setup(sys.stderr, level=logging.DEBUG if asked.debug else logging.INFO)
-    setup(sys.stderr, level=logging.ERROR, logger="uvicorn")  # of bad requests it warns each time
+    """What the server and its tools have to say goes to standard error, redacted. Calls are in the
+    access log already.
+    """
+    setup_all(sys.stderr, level=logging.DEBUG if asked.debug else logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # of bad requests it warns each time
     if not asked.debug:
         logging.getLogger("toolpost.calls").setLevel(logging.WARNING)

@@ -22,7 +22,7 @@ from toolpost.config import find
 from toolpost.errors import CallError
 from toolpost.failure import failure
 from toolpost.result import Failure
-from toolpost.schema.parameters import Parameter, parameters, raw_names, shape
+from toolpost.schema.parameters import Parameter, parameters, raw_names, secret_names, shape
 from toolpost.spec import TIERS, ToolSpec
 
 _SOFT: Final = re.compile(r"(?m)^(.{60,})\n(?=[A-Za-z`(])")
@@ -51,6 +51,7 @@ class Shown:
                 "timeout": self.spec.time_limit,
                 "total_timeout": self.spec.total_limit,
                 "raw": raw_names(self.spec.input_schema),
+                "secret": secret_names(self.spec.input_schema),
                 "public_digest": self.spec.public_digest,
             }
         return {
@@ -60,6 +61,7 @@ class Shown:
             "total_timeout": self.spec.total_limit,
             "isolation": self.isolation,
             "raw": raw_names(self.spec.input_schema),
+            "secret": secret_names(self.spec.input_schema),
             "rings": [*self.observers, *self.guards],
             "problem": self.problem,
             "digest": self.spec.digest,
@@ -158,6 +160,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
         ("isolation", shown.isolation or ""),
         ("approval", _approval(shown) if spec.requires_approval else ""),
         ("raw", ", ".join(raw_names(spec.input_schema))),
+        ("secret", ", ".join(secret_names(spec.input_schema))),
         ("road", road if shown.problem is None and not shown.remote else ""),
         ("problem", shown.problem or ""),
     ]

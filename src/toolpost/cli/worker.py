@@ -22,7 +22,7 @@ from toolpost.cli.options import Asked, json_option, pass_asked
 from toolpost.cli.terminal import err, out, safe
 from toolpost.config import Config, find
 from toolpost.errors import SetupError
-from toolpost.extensions.log import setup
+from toolpost.extensions.log import setup_all
 from toolpost.runtime import Runtime
 from toolpost.worker import Worker, WorkerSettings, settings_of
 from toolpost.worker.settings import serving
@@ -53,7 +53,7 @@ def command(
     Calls are run if they carry a ticket of a gateway that is trusted. SIGTERM or Ctrl-C ends it,
     once the calls in flight have ended.
     """
-    setup(sys.stderr, level=logging.DEBUG if asked.debug else logging.INFO)
+    setup_all(sys.stderr, level=logging.DEBUG if asked.debug else logging.INFO)
     if not asked.debug:
         logging.getLogger("toolpost.calls").setLevel(logging.WARNING)
     config = _with_tools(find(asked.config), tools)

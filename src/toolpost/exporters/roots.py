@@ -21,7 +21,7 @@ _DROPPED: Final = ("not", "enum", "const")
 _REFUSED: Final = frozenset(("allOf", *_UNIONS, *_DROPPED, *REFERENCES))
 _KEPT: Final = frozenset(("$defs", "definitions", "$schema", "$id", "$anchor", "$dynamicAnchor"))
 _OLD: Final = 7
-_MARKS: Final = frozenset(("x-raw",))
+_MARKS: Final = frozenset(("x-raw", "x-secret"))
 
 
 def rooted(schema: dict[str, Any], tell: Tell) -> dict[str, Any]:

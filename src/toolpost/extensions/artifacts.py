@@ -31,7 +31,7 @@ from toolpost.ledger.trespass import trespass
 from toolpost.options import Options, options_from
 from toolpost.output import LARGE
 from toolpost.redact import redact_text
-from toolpost.result import Artifact, Audio, Image, Part, Resource, Result, Text
+from toolpost.result import Artifact, Audio, Image, Notice, Part, Resource, Result, Text
 from toolpost.spec import ToolSpec
 from toolpost.wording import short
 
@@ -273,7 +273,7 @@ def _body(output: Any) -> tuple[bytes, str]:
 
 
 def _part_body(part: Part) -> tuple[bytes, str]:
-    if isinstance(part, Text):
+    if isinstance(part, Text | Notice):
         return part.text.encode(errors="replace"), _TEXT
     if isinstance(part, Image | Audio):
         return part.data, part.mime

@@ -20,6 +20,7 @@ from toolpost.digest import digest_json
 from toolpost.ledger.block import Sent, Shape, text_of
 from toolpost.ledger.record import OK, AuditRecord, Who
 from toolpost.redact import clean_json, redact, redact_text
+from toolpost.redact.places import MARKS
 from toolpost.redact.texts import textless
 from toolpost.result import Failure, Metadata, Result
 from toolpost.spec import ToolSpec
@@ -237,10 +238,11 @@ def _vouching(spec: ToolSpec, road: Road) -> tuple[tuple[str, ...], frozenset[st
 
 
 def _raws(schema: Mapping[str, Any]) -> Iterator[str]:
-    """The parameters that the schema calls raw, or something inside of them."""
+    """The parameters that the schema lets through as they are, or something inside of them."""
     for part in _reached(schema, schema, inside=False):
         for name, inner in (part.get("properties") or {}).items():
-            if any(one.get("x-raw") is True for one in (part, *_reached(inner, schema))):
+            within = (part, *_reached(inner, schema))
+            if any(one.get(mark) is True for one in within for mark in MARKS):
                 yield name
 
 

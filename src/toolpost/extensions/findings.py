@@ -14,7 +14,7 @@ from toolpost.call import Call, Progress
 from toolpost.errors import Denied, InvalidArguments
 from toolpost.redact import Finding, Rules, names_a_secret, replaced, stripped
 from toolpost.redact.pieces import Pieces
-from toolpost.redact.places import ANYWHERE, RAW, Place
+from toolpost.redact.places import ANYWHERE, RAW, SECRET, Place
 from toolpost.result import Failure, Part, Resource, Text
 from toolpost.wording import short
 
@@ -45,7 +45,7 @@ class Search:
     ) -> None:
         self._rules, self._raw, self._actions, self._clean = rules, raw, actions, clean
         self._stated, self._acts = stated, acts
-        self._told: dict[Action, _Told] = {"redact": [], "warn": [], "block": []}
+        self._told: dict[Action, _Told] = {"redact": [], "warn": [], "block": [], "allow": []}
         self._whole: _Told = []
 
     @property
@@ -59,7 +59,7 @@ class Search:
             return self.text(value, place, at)
         if kind is dict:
             made: dict[Any, Any] = {}
-            names = RAW if place.raw else ANYWHERE
+            names = SECRET if place.secret else RAW if place.raw else ANYWHERE
             for key, item in value.items():
                 name = self.text(key, names, at) if type(key) is str else key
                 if name != key and (name in value or name in made):
@@ -75,7 +75,7 @@ class Search:
         return value
 
     def text(self, text: str, place: Place, at: tuple[str, ...]) -> str:
-        if text in self._stated:
+        if place.secret or text in self._stated:
             return text
         if self._clean is not None:
             text = self._clean(text)
@@ -88,8 +88,6 @@ class Search:
         gone = []
         for finding in found:
             action = self._actions.get(finding.kind, "redact")
-            if action == "allow":
-                continue
             self._told[action].append(("/".join(("", *at)), finding.kind))
             if action == "redact":
                 gone.append(finding)
@@ -118,27 +116,55 @@ class Search:
         cleaned: Failure = _replace(error, message=message, details=details)
         return cleaned
 
-    def judge(self, call: Call, where: str) -> None:
-        """Say what was found, and refuse where something may not pass."""
-        if not any(self._told.values()):
-            return
+    def judge_arguments(self, call: Call) -> None:
+        """Refuse what may not pass, and say what was found in the rest."""
         if blocked := self._told["block"]:
-            what = _listed(blocked)
-            going_in = where == "arguments"
             raise Denied(
-                f"The {where} of {call.tool} may not hold {what}. "
-                + ("Take it out and call again." if going_in else "The output is withheld."),
-                remedy="fix_args" if going_in else "other_tool",
-                effects="none" if going_in else "done",
+                f"The arguments of {call.tool} hold {_listed(blocked)}, which may not be passed to "
+                "this tool, so it was not run. Take it out and call again."
+                + (_MARKED_PARAMETER if self._secret(blocked) else _RAW_PARAMETER),
+                remedy="fix_args",
+                effects="none",
                 details=_details(blocked),
             )
         if self._whole:
             marks = ", ".join(dict.fromkeys(f'"[redacted:{kind}]"' for _, kind in self._whole))
             raise self._refusal(call, self._whole, f"{call.tool} would act on {marks} instead")
-        for told, verb in ((self._told["redact"], "Redacted"), (self._told["warn"], "Passed on")):
-            if told:
-                call.warn(f"{verb} in the {where}: {_listed(told)}.")
-                call.note(NAME, f"{verb.lower()} in the {where}: {_listed(told)}")
+        for action, verb in _VERBS:
+            if told := self._told[action]:
+                call.warn(f"{verb} in the arguments: {_listed(told)}.")
+                call.note(NAME, f"{verb.lower()} in the arguments: {_listed(told)}")
+        if passed := self._told["allow"]:  # the audit has to search what it is told here
+            call.note(NAME, f"passed in the arguments: {_listed(passed)}")
+
+    def judge_output(self, call: Call) -> str | None:
+        """Withhold what may not pass. What was redacted is said to whoever reads the output."""
+        if blocked := self._told["block"]:
+            raise Denied(
+                f"The output of {call.tool} may not hold {_listed(blocked)}. The output is "
+                "withheld.",
+                remedy="other_tool",
+                effects="done",
+                details=_details(blocked),
+            )
+        for action, verb in _VERBS:
+            if told := self._told[action]:
+                more = _MARKS if action == "redact" else ""
+                call.warn(f"{verb} in the output: {_listed(told)}.{more}")
+                call.note(NAME, f"{verb.lower()} in the output: {_listed(told)}")
+        redacted = self._told["redact"]
+        return f"Redacted in the output: {_listed(redacted)}.{_MARKS}" if redacted else None
+
+    def judge_error(self, call: Call, error: Failure) -> Failure:
+        """The same for what a tool failed with: its message says what is not in it any more."""
+        if self.judge_output(call) is None:
+            return error
+        message = f"{error.message} (Redacted in this error: {_listed(self._told['redact'])}.)"
+        told: Failure = _replace(error, message=message)
+        return told
+
+    def _secret(self, told: _Told) -> bool:
+        return any(self._rules.kinds[kind] for _, kind in told)
 
     def unfit(self, call: Call, fault: InvalidArguments) -> Denied:
         """What is left after redaction does not fit the schema; before, it did."""
@@ -149,20 +175,26 @@ class Search:
         self, call: Call, told: _Told, why: str, more: Mapping[str, Any] | None = None
     ) -> Denied:
         """The caller cannot mend it: what it has sent is in order, and is not let through."""
-        secret = {self._rules.kinds[kind] for _, kind in told}
+        kinds = {self._rules.kinds[kind] for _, kind in told}
         return Denied(
             f"The arguments of {call.tool} may not hold {_listed(told)}: it is redacted, and {why}."
             " Do not send it again: call without it, or not at all."
-            + (_NEVER_RAW if True in secret else "")
-            + (_MAY_BE_RAW if False in secret else ""),
+            + (_MARKED_PARAMETER if True in kinds else "")
+            + (_RAW_PARAMETER if False in kinds else ""),
             details={**_details(told), **(more or {})},
         )
 
 
-_NEVER_RAW: Final = (
-    " A secret never goes into a tool as an argument: its configuration can name those it needs."
+_VERBS: Final[tuple[tuple[Action, str], ...]] = (("redact", "Redacted"), ("warn", "Passed on"))
+_MARKS: Final = (
+    " [redacted:…] stands where the value was taken out. Never use that mark as if it were the "
+    "value."
 )
-_MAY_BE_RAW: Final = (
+_MARKED_PARAMETER: Final = (
+    " If the tool needs the secret, whoever describes it can mark the parameter as "
+    '"x-secret": true, or let the configuration give the tool its value.'
+)
+_RAW_PARAMETER: Final = (
     " If the tool cannot do without personal data, whoever describes it can mark the parameter as "
     '"x-raw": true.'
 )

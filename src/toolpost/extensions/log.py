@@ -30,6 +30,7 @@ from toolpost.options import Options, options_from
 from toolpost.redact import redact, redact_text, visible
 from toolpost.result import Result
 from toolpost.spec import ToolSpec
+from toolpost.wording import redacted_and_shortened
 
 LOGGER: Final = "toolpost.calls"
 _log: Final = logging.getLogger(LOGGER)
@@ -122,7 +123,7 @@ class Log:
 def _fields(call: Call, result: Result | None, code: str | None, took: float) -> dict[str, Any]:
     caller = call.caller
     fields: dict[str, Any] = {
-        "tool": redact_text(call.tool[:200]),
+        "tool": redact_text(redacted_and_shortened(call.tool, 200)),
         "call_id": call.call_id,
         "outcome": code or "ok",
         "duration_ms": round(took, 3),
@@ -219,4 +220,27 @@ def setup(
     at = logging.getLogger(logger)
     at.addHandler(handler)
     at.setLevel(level)
+    return handler
+
+
+class _RedactedRecord(logging.LogRecord):
+    """A record whose text is redacted whoever formats it: a tool may bring handlers of its own."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        if self.exc_info:
+            self.exc_text = redact_text(_PLAIN.formatException(self.exc_info))
+
+    def getMessage(self) -> str:  # noqa: N802 - as logging calls it
+        return redact_text(super().getMessage())
+
+
+def setup_all(stream: TextIO, *, level: int = logging.INFO) -> logging.Handler:
+    """For a process that runs tools and nothing else: one handler, for the log of toolpost from
+    this level on and for the warnings of everything else. A tool's own logger is redacted, too,
+    whichever handler writes it.
+    """
+    logging.setLogRecordFactory(_RedactedRecord)
+    handler = setup(stream, level=logging.WARNING, logger="")
+    logging.getLogger("toolpost").setLevel(level)
     return handler

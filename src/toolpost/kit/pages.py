@@ -18,7 +18,7 @@ from toolpost.characters import visible, visible_json
 from toolpost.extensions.metrics import EXPECTED, OTHERWISE
 from toolpost.ledger.reading import AuditedCall
 from toolpost.ledger.record import OK
-from toolpost.schema.parameters import parameters, raw_names, shape
+from toolpost.schema.parameters import parameters, raw_names, secret_names, shape
 from toolpost.signature import Secret
 from toolpost.spec import TIERS, Limits, ToolSpec, is_external
 
@@ -260,6 +260,8 @@ def _limitations(spec: ToolSpec) -> Iterator[str]:
         yield f"At most {limits.processes} processes."
     if raw := raw_names(spec.input_schema):
         yield f"Personal data is left in {', '.join(map(_code, raw))}."
+    if secret := secret_names(spec.input_schema):
+        yield f"Secrets may be passed in {', '.join(map(_code, secret))}."
 
 
 def _performance(spec: ToolSpec, latency: Latency | None, unmeasured: str) -> str:

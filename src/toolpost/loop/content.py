@@ -13,7 +13,7 @@ import msgspec
 from toolpost.document.strict import strict_json
 from toolpost.errors import InvalidArguments
 from toolpost.failure import failure
-from toolpost.result import Audio, Failure, Image, Part, Resource, Result, Text
+from toolpost.result import Audio, Failure, Image, Notice, Part, Resource, Result, Text
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -36,7 +36,7 @@ def text_of(result: Result) -> str:
 def in_words(part: Part) -> str:
     """What a model reads where it cannot be shown the thing itself."""
     match part:
-        case Text():
+        case Text() | Notice():
             return part.text
         case Resource(text=str() as text):
             return text

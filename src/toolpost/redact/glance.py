@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from toolpost.redact.naming import NAMED
@@ -21,12 +21,15 @@ from toolpost.redact.secret import SECRETS
 from toolpost.redact.seen import CODES, HIDES
 
 _SIZE: Final = 64 * 1024 * 1024
-_MEMORY: Final = 8 * 1024 * 1024
-"""Bytes that the engine may keep; with too few it walks every text state by state."""
+_MEMORY: Final = 32 * 1024 * 1024
+"""Bytes that the engine may keep; with too few it walks every text state by state. 600,000 lines
+of source code take 24 MB of them."""
 
-_COUNT: Final = re.compile(r"\{([0-9]+),([0-9]*)\}")
+_COUNT: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _FEW: Final = 16
-_MANY: Final = 1000
+_FEWEST: Final = 4
+_ANY_START: Final = re.compile(r"(?:\(\?i\)|\\b|\(\?:\^\||\(-u:\\b\))*\(?\[")
+"""A pattern that may begin almost anywhere: what it counts is counted at every place at once."""
 
 Innocent = Callable[[str], bool]
 """True where no rule matches and nothing hides. A lone surrogate raises ``ValueError``."""
@@ -68,17 +71,23 @@ def _of_characters(pattern: str) -> str:
     """A pattern over bytes, as it is said of characters: any that is not ASCII is no part of a
     word, no space, and one of those that the rules call 0x80 and above.
     """
+    few = _FEWEST if _ANY_START.match(pattern) else _FEW
     pattern = pattern.replace(r"\b", _WORD).replace(r"\s", r"\t\n\f\r ")
     pattern = pattern.replace("(?:^|", f"(?:^|{CODES}|")
     pattern = pattern.replace(r"\r?\n", r"(?:\r?\n|(?:\\+r)?\\+n)")
-    pattern = _COUNT.sub(_coarser, pattern.replace(r"\x80-\xff", r"\u0080-\U0010FFFF"))
+    pattern = pattern.replace(r"\x80-\xff", r"\u0080-\U0010FFFF")
+    pattern = _COUNT.sub(partial(_coarser, few), pattern)
     plain = pattern.removeprefix("(?i)")
     return f"(?:{pattern})" if plain == pattern else f"(?i:{plain})"
 
 
-def _coarser(count: re.Match[str]) -> str:
+def _coarser(few: int, count: re.Match[str]) -> str:
     """Many of something is at least some of it: every one that is counted is a part of the whole,
     and all of them together would be most of it.
     """
-    least, most = int(count[1]), int(count[2] or _MANY)
-    return count[0] if most <= _FEW else f"{{{min(least, _FEW)},}}"
+    least = int(count[1])
+    if least <= 1 and count[2]:
+        return "?" if (count[1], count[3]) == ("0", "1") else "*+"[least]
+    if not count[2] and least <= few:
+        return count[0]
+    return f"{{{min(least, few)},}}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import AddressValueError, IPv6Address
+from itertools import pairwise
 from typing import Final
 
 from toolpost.redact.rule import Match, Rule, Span, apart
@@ -54,6 +55,68 @@ def _american(text: bytes, match: Match) -> Span | None:
     if before in (b".", b"/", b"-", b"#", b"=") and text[start - 2 : start] != b"1-":
         return None
     return (start, end) if apart(text, start, end) and not _joins(text, end) else None
+
+
+_NUMBER_OF: Final = re.compile(
+    rb"(?i)(?:order|invoice|account|acct|ticket|serial|part|sku|isbn|issn|ean|ref|reference|id|no|nr"
+    rb"|number|version|v|chapter|page|port|article|model|tracking|case|item|customer|policy|[#$=/])"
+    rb"[.:# ]{0,3}\Z"
+)
+_DATE: Final = re.compile(
+    rb"(?:19|20)[0-9]{2}[ ./-]?(?:0[1-9]|1[0-2])[ ./-]?(?:0[1-9]|[12][0-9]|3[01])(?![0-9])"
+    rb"|(?:0?[1-9]|[12][0-9]|3[01])[ ./-](?:0?[1-9]|[12][0-9]|3[01])[ ./-]"
+    rb"(?:19|20)[0-9]{2}(?![0-9])"
+)
+_SSN: Final = re.compile(rb"[0-9]{3}-[0-9]{2}-[0-9]{4}")
+_SAME_STEPS: Final = 3
+
+
+def _local(text: bytes, match: Match) -> Span | None:
+    """A number as it is dialled inside of a country: nine to eleven digits in groups, the first of
+    them a zero, and nothing before it that says what else it is.
+    """
+    start, end = match.span()
+    number = match.group()
+    digits = re.sub(rb"[^0-9]", b"", number)
+    if not 9 <= len(digits) <= 11 or _DATE.match(number) or _counts_up(number):
+        return None
+    before = text[max(0, start - 14) : start]
+    if before[-1:] in (b".", b"-", b"/", b",", b"+") or _NUMBER_OF.search(before):
+        return None
+    if before[-2:-1].isdigit() or _SSN.fullmatch(number):  # the end of a longer one
+        return None
+    return (start, end) if apart(text, start, end) and not _joins(text, end) else None
+
+
+def _counts_up(number: bytes) -> bool:
+    """``01 02 03 04 05`` is a row of numbers."""
+    parts = [int(part) for part in re.findall(rb"[0-9]+", number)]
+    steps = {second - first for first, second in pairwise(parts)}
+    return len(parts) >= _SAME_STEPS and len(steps) == 1
+
+
+def _announced(text: bytes, match: Match) -> Span | None:
+    """A word before it says that it is one: seven to thirteen digits then, however they stand."""
+    start, end = match.span(1)
+    number = match.group(1)
+    digits = re.sub(rb"[^0-9]", b"", number)
+    if (
+        not 7 <= len(digits) <= 13
+        or _DATE.match(number)
+        or number.count(b"(") != number.count(b")")
+    ):
+        return None
+    if re.fullmatch(rb"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9]+\.[0-9]+", number) or _counts_up(number):
+        return None
+    return (start, end) if apart(text, start, end) and not _joins(text, end) else None
+
+
+def _foreign(text: bytes, match: Match) -> Span | None:
+    """Behind a word of another script, which may say anything: in three groups or more."""
+    number = match.group(1)
+    grouped = len(re.findall(rb"[0-9]+", number)) >= 3 and b"  " not in number
+    digits = len(re.sub(rb"[^0-9]", b"", number))
+    return _announced(text, match) if grouped and 9 <= digits <= 12 else None
 
 
 def _joins(text: bytes, end: int) -> bool:
@@ -256,6 +319,21 @@ _AMERICAN: Final = r"(?:\([2-9][0-9]{2}\) ?|\b[2-9][0-9]{2}[ -])[2-9][0-9]{2}-[0
 _CODICE: Final = r"\b[A-Z]{6}[0-9]{2}[A-EHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]\b"
 _NIR: Final = r"\b[12] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}\b"
 
+_LOCAL_PHONE: Final = (
+    r"\b0[1-9][0-9]{0,3}(?:[ -][0-9]{2,4}){2,4}\b|\b0[1-9][0-9]{2,4}[ -][0-9]{5,8}\b"
+    r"|\b0[1-9](?:\.[0-9]{2}){4}\b|\(0?[0-9]{2,4}\)[ ]?[0-9]{3,5}[ -][0-9]{3,4}\b"
+)
+_ACCENT: Final = r"(?-i:[\x80-\xff])"  # any such letter; that it has no case saves ten milliseconds
+_PHONE_WORD: Final = (
+    rf"tel(?:e(?:ph?one?|f(?:o|{_ACCENT})o?n[oe]?))?|t{_ACCENT}l(?:{_ACCENT}phone)?|phone|ph|fone"
+    rf"|mob(?:ile?)?|m(?:o|{_ACCENT})vil|cell?(?:phone|ulare?)?|celular|handy|fax|portable|gsm|tlf"
+    r"|natel|whatsapp|sms|call(?:[ ](?:me|us|him|her|them))?(?:[ ](?:at|on))?|dial|contact"
+)
+_ANNOUNCED: Final = (
+    rf"""(?i)\b(?:{_PHONE_WORD})(?:[ _-]?(?:numbers?|num|no|nr))?["']?[.]?[ \t]{{0,2}}[:=#]?"""
+    r"""[ \t]{0,3}["']?(\(?[0-9][0-9 ()./-]{5,20}[0-9])"""
+)
+
 PERSONAL: Final[tuple[Rule, ...]] = tuple(
     Rule(kind, pattern, needs, check, secret=False, step=step)
     for kind, pattern, needs, check, step in (
@@ -263,6 +341,9 @@ PERSONAL: Final[tuple[Rule, ...]] = tuple(
         ("phone", r"\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}", (b"+",), _international, 0),
         ("phone", _AMERICAN, (b"-",), _american, 4),
         ("phone", r"\b[2-9][0-9]{2}\.[2-9][0-9]{2}\.[0-9]{4}\b", (b".",), _american, 4),
+        ("phone", _LOCAL_PHONE, (), _local, 2),
+        ("phone", _ANNOUNCED, (), _announced, 3),
+        ("phone", r"[\x80-\xff]{2,}[.:]?[ ]?([0-9][0-9 ()-]{6,18}[0-9])", (b" ",), _foreign, 0),
         ("card", r"(?:^|[^0-9A-Za-z_.])([2-6][0-9]{13,18})\b", (), _card, 0),
         ("card", r"\b([2-6][0-9]{3}[ -][0-9]{4}[ -][0-9]{4}[ -][0-9]{1,7})\b", (), _card, 5),
         ("card", r"\b(3[0-9]{3}[ -][0-9]{6}[ -][0-9]{4,5})\b", (), _card, 5),

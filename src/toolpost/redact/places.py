@@ -1,5 +1,5 @@
-"""What a schema says about what stands where in data that fits it: what is raw, which texts it
-states itself, which names there are.
+"""What a schema says about what stands where in data that fits it: where personal data or secrets
+may stand, which texts it states itself, which names there are.
 
 Above: ``extensions/sanitize.py``. Below: nothing. It refuses to look at data.
 """
@@ -14,28 +14,39 @@ import msgspec
 _DEEPEST: Final = 32
 
 
+MARKS: Final = ("x-raw", "x-secret")
+"""Words of ours in a schema: personal data, or everything, may stand there."""
+
+
 class Place(msgspec.Struct, frozen=True):
-    """What a schema says about one place: is it raw, and what is inside."""
+    """What a schema says about one place: what may stand there, and what is inside."""
 
     raw: bool = False
+    """Personal data passes."""
+    secret: bool = False
+    """Everything passes."""
     properties: Mapping[str, Place] = {}
     items: Place | None = None
 
     def at(self, key: str) -> Place:
-        inner = self.properties.get(key, ANYWHERE)
-        return RAW if self.raw else inner
+        return self.properties.get(key) or self._inside
 
     def item(self) -> Place:
-        return RAW if self.raw else self.items or ANYWHERE
+        return self.items or self._inside
+
+    @property
+    def _inside(self) -> Place:
+        return SECRET if self.secret else RAW if self.raw else ANYWHERE
 
 
 ANYWHERE: Final = Place()
 RAW: Final = Place(raw=True)
+SECRET: Final = Place(raw=True, secret=True)
 
 
 def place_of(schema: Any) -> Place:
     """Follows properties, items, references inside the schema and its alternatives."""
-    return _Places(schema).of(schema, 0)
+    return _Places(schema).of(schema, 0, raw=False)
 
 
 class _Places:
@@ -43,39 +54,47 @@ class _Places:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._known: dict[tuple[int, int], Place] = {}
+        self._known: dict[tuple[int, int, bool], Place] = {}
 
-    def of(self, schema: Any, depth: int) -> Place:
+    def of(self, schema: Any, depth: int, *, raw: bool) -> Place:
+        nothing = RAW if raw else ANYWHERE
         if not isinstance(schema, Mapping) or depth > _DEEPEST:
-            return ANYWHERE
-        known = self._known.get((id(schema), depth))
-        if known is None:
-            known = self._known[id(schema), depth] = self._read(schema, depth + 1)
-        return known
+            return nothing
+        raw = raw or schema.get("x-raw") is True
+        key = id(schema), depth, raw
+        if key not in self._known:
+            self._known[key] = self._read(schema, depth + 1, raw)
+        return self._known[key]
 
-    def _read(self, schema: Mapping[str, Any], inside: int) -> Place:
-        if schema.get("x-raw") is True:
-            return RAW
+    def _read(self, schema: Mapping[str, Any], inside: int, raw: bool) -> Place:
+        if schema.get("x-secret") is True:
+            return SECRET
+        others = [self.of(one, inside, raw=raw) for one in self._others(schema)]
+        if any(other.secret for other in others):
+            return SECRET
+        if not raw and any(other.raw for other in others):
+            return self._read(schema, inside, raw=True)
+        nothing = RAW if raw else ANYWHERE
         properties = {
             name: place
             for name, inner in (schema.get("properties") or {}).items()
-            if (place := self.of(inner, inside)) is not ANYWHERE
+            if (place := self.of(inner, inside, raw=raw)) is not nothing
         }
-        items = self.of(schema.get("items"), inside)
-        others = [one for key in ("allOf", "anyOf", "oneOf") for one in schema.get(key) or ()]
+        items = self.of(schema.get("items"), inside, raw=raw)
+        for other in others:
+            properties = {**other.properties, **properties}
+            items = other.items or nothing if items is nothing else items
+        if not properties and items is nothing:
+            return nothing
+        return Place(raw, False, properties, None if items is nothing else items)
+
+    def _others(self, schema: Mapping[str, Any]) -> Iterator[Any]:
+        for key in ("allOf", "anyOf", "oneOf"):
+            yield from schema.get(key) or ()
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith(("#/$defs/", "#/definitions/")):
             _, group, name = reference.split("/", 2)
-            others.append((self._root.get(group) or {}).get(name))
-        for other in others:
-            more = self.of(other, inside)
-            if more.raw:
-                return RAW
-            properties = {**more.properties, **properties}
-            items = more.items or ANYWHERE if items is ANYWHERE else items
-        if not properties and items is ANYWHERE:
-            return ANYWHERE
-        return Place(False, properties, None if items is ANYWHERE else items)
+            yield (self._root.get(group) or {}).get(name)
 
 
 def names_in(schema: Any) -> list[str]:

@@ -60,6 +60,16 @@ def wordy(text: bytes) -> bool:
     return all(_ONE_WORD.fullmatch(part) for part in _SPLIT.split(text[:_SAMPLE]))
 
 
+_TURNS: Final = re.compile(rb"[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])")
+
+
+def scrambled(text: bytes) -> bool:
+    """Digits and letters change places more often than in names, dates, versions and words."""
+    text = text[:_SAMPLE]
+    turns = len(_TURNS.findall(text))
+    return mixed(text) and turns >= max(3, len(text) // 12)
+
+
 def entropy(text: bytes) -> float:
     """Bits for each character, by how often each occurs."""
     text = text[:_SAMPLE]

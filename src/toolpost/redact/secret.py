@@ -9,72 +9,28 @@ hashes, digests, UUIDs and pictures are.
 from __future__ import annotations
 
 import re
-from binascii import Error, a2b_base64
+from binascii import Error, a2b_base64, b2a_base64
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from toolpost.redact.rule import Check, Match, Rule, Span, entropy, group, mixed, random, wordy
+from toolpost.redact.providers import NAMES, PREFIXED
+from toolpost.redact.rule import (
+    Check,
+    Match,
+    Rule,
+    Span,
+    entropy,
+    group,
+    mixed,
+    random,
+    scrambled,
+    wordy,
+)
 
-_ALNUM: Final = "A-Za-z0-9"
 _URL64: Final = "A-Za-z0-9_-"
-_HEX: Final = "0-9a-fA-F"
 _WORD: Final = r"\b"
 
-# (kind, what it begins with, of what it goes on, at least how long)
-_PREFIXED: Final = (
-    ("toolpost_key", r"tpk_[0-9a-f]{12}_", "0-9a-f", 64),
-    ("anthropic_key", r"sk-ant-", _URL64, 24),
-    ("openai_key", r"sk-", _URL64, 20),
-    ("github_token", r"gh[opsur]_", _ALNUM, 36),
-    ("github_token", r"github_pat_", "A-Za-z0-9_", 22),
-    (
-        "gitlab_token",
-        r"gl(?:pat|dt|rt|rtr|ptt|cbt|soat|ft|imt|agent|oas|ffct)-",
-        "A-Za-z0-9_.-",
-        20,
-    ),
-    ("slack_token", r"xox[abceoprs](?:\.xox[abp])?-", "A-Za-z0-9-", 10),
-    ("slack_token", r"xapp-[0-9]-", "A-Za-z0-9-", 10),
-    ("stripe_key", r"[rs]k_(?:live|test)_", _ALNUM, 10),
-    ("stripe_key", r"whsec_", "A-Za-z0-9+/=", 24),
-    ("gcp_key", r"AIza", _URL64, 35),
-    ("gcp_token", r"ya29\.", "A-Za-z0-9_.-", 20),
-    ("gcp_secret", r"GOCSPX-", _URL64, 24),
-    ("huggingface_token", r"(?:hf_|api_org_)", _ALNUM, 30),
-    ("sendgrid_key", r"SG\.[A-Za-z0-9_-]{16,32}\.", _URL64, 30),
-    ("twilio_key", r"SK", "0-9a-f", 32),
-    ("npm_token", r"npm_", _ALNUM, 36),
-    ("pypi_token", r"pypi-", _URL64, 50),
-    ("digitalocean_token", r"do[opr]_v1_", _HEX, 64),
-    ("shopify_token", r"shp(?:at|ca|pa|ss)_", _HEX, 32),
-    ("mailgun_key", r"key-", "0-9a-f", 32),
-    ("databricks_token", r"dapi", "0-9a-f", 32),
-    ("vault_token", r"hv[bsr]\.", _URL64, 24),
-    ("terraform_token", r"[A-Za-z0-9]{14}\.atlasv1\.", _URL64, 60),
-    ("docker_token", r"dckr_(?:pat|oat)_", _URL64, 20),
-    ("linear_key", r"lin_(?:api|oauth)_", _ALNUM, 32),
-    ("notion_token", r"ntn_", _ALNUM, 40),
-    ("grafana_token", r"gl(?:sa|c)_", "A-Za-z0-9_=+/", 32),
-    ("newrelic_key", r"NR(?:AK|JS|II)-", _URL64, 27),
-    ("groq_key", r"gsk_", _ALNUM, 40),
-    ("replicate_token", r"r8_", _ALNUM, 37),
-    ("xai_key", r"xai-", _ALNUM, 60),
-    ("perplexity_key", r"pplx-", _ALNUM, 40),
-    ("tavily_key", r"tvly-", _URL64, 20),
-    ("age_key", r"AGE-SECRET-KEY-1", "0-9A-Z", 50),
-    ("figma_token", r"fig[dour]_", _URL64, 30),
-    ("postman_key", r"PMAK-", "0-9a-f-", 40),
-    ("rubygems_key", r"rubygems_", "0-9a-f", 48),
-    ("sentry_token", r"sntry[su]_", "A-Za-z0-9_=+/", 40),
-    ("heroku_key", r"HRKU-", _URL64, 36),
-    ("supabase_key", r"sb(?:p|_secret)_", _URL64, 30),
-    ("planetscale_token", r"pscale_(?:tkn|pw|oauth)_", "A-Za-z0-9_.=-", 32),
-    ("doppler_token", r"dp\.(?:pt|st|ct|sa|scim|audit)\.", "A-Za-z0-9_.-", 40),
-    ("atlassian_token", r"ATATT3", "A-Za-z0-9_=-", 60),
-    ("square_token", r"sq0(?:atp|csp|idp)-", _URL64, 22),
-    ("pulumi_token", r"pul-", "0-9a-f", 40),
-    ("telegram_token", r"[0-9]{8,10}:AA", _URL64, 32),
-)
 _JOINED: Final = (
     "toolpost_key", "anthropic_key", "github_token", "gitlab_token", "slack_token", "gcp_key",
     "sendgrid_key", "npm_token", "pypi_token",
@@ -84,9 +40,19 @@ of ``disk_test_…``, of ``cache_key-…`` or of ``task-…`` is no key.
 """
 
 
+_PLACEHOLDER: Final = re.compile(
+    rb"(?i)example|x{5}|placeholder|your[_-]|abcdefghijkl|1234567890abcdef1|(.)\1{9}"
+)
+
+
+def _made_up(body: bytes) -> bool:
+    """What a page shows in the place of a key: ``AKIAIOSFODNN7EXAMPLE``, ``xxxxxxxx``."""
+    return entropy(body) < 1.9 or _PLACEHOLDER.search(body[:200]) is not None
+
+
 def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
     literals = [
-        t.replace("\\", "") for t in re.findall(r"(?:\\.|[A-Za-z0-9_-]){2,}", _bare(prefix))
+        t.replace("\\", "") for t in re.findall(r"(?:\\.|[A-Za-z0-9_/-]){2,}", _bare(prefix))
     ]
     longest = max(literals, key=len, default="")
 
@@ -96,9 +62,13 @@ def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
         body = match.group(1)
         if kind == "gcp_key" and len(body) != least and _in_a_word(text, match.start()):
             return None  # a piece of a picture
+        if _made_up(body):
+            return None
         if words:  # then a name may look like it: sk-spinner-dark-blue
             return match.span() if mixed(body) and not wordy(body) else None
-        return match.span() if len(set(body)) > 1 else None  # not xxxxxxxx
+        if kind in _EXACT and (len(body) != least or not scrambled(body) or _is_hex(body)):
+            return None
+        return match.span()
 
     return Rule(
         kind,
@@ -106,6 +76,16 @@ def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
         needs=(longest.lower().encode(),) if longest else (),
         check=check,
     )
+
+
+_EXACT: Final = (
+    "clickhouse_key", "crates_token", "nuget_key", "notion_token", "octopus_key", "infracost_key",
+)  # fmt: skip
+"""Kinds whose first letters begin ordinary words, too: their keys have one length."""
+
+
+def _is_hex(body: bytes) -> bool:
+    return not body.lower().strip(b"0123456789abcdef")
 
 
 def _in_a_word(text: bytes, start: int) -> bool:
@@ -118,15 +98,38 @@ def _bare(prefix: str) -> str:
     return re.sub(r"\([^)]*\)|\[[^\]]*\](?:\{[^}]*\})?|\?", " ", prefix)
 
 
+def _in_base64(word: str) -> Iterator[str]:
+    """How a word looks in base64, wherever in a text it stands: what is the same in all of them."""
+    for skipped in range(3):
+        code = b2a_base64(b"\0" * skipped + word.encode() + b"\0\0", newline=False).decode()
+        first, bits = -(-skipped * 8 // 6), (skipped + len(word)) * 8
+        yield code[first : bits // 6]
+
+
+_ENCODED: Final = (
+    "AKIA", "ASIA", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "xapp-",
+    "sk-ant-", "sk-proj-", "sk_live_", "rk_live_", "AIza", "ya29.", "GOCSPX-", "npm_", "pypi-",
+    "dop_v1_", "shpat_", "hvs.", "PRIVATE KEY-----", "eyJhbGci", "eyJ0eXAi", "eyJraWQi",
+    "dckr_pat_", "lin_api_", "xkeysib-", "whsec_", "sntrys_", "PMAK-", "sgp_", "ops_eyJ",
+)  # fmt: skip
+ENCODED_PATTERN: Final = "|".join(
+    dict.fromkeys(re.escape(code) for word in _ENCODED for code in _in_base64(word))
+)
 _LINE: Final = "A-Za-z0-9_.+/=-"
+_SHORT: Final = ("SK", "[0-9", "[A-Z", "[MNO", "cio", "oy2", "(?:b", "4b1d")
+"""What begins like this is told from other words by its length alone, which a line break hides."""
 _WRAPPED: Final = (
     ("", r"(?:AKIA|ASIA|ABIA)", "A-Z2-7", 16),
     ("", r"eyJ[A-Za-z0-9_-]{9,}\.eyJ[A-Za-z0-9_-]{7,}\.", _URL64, 8),
-    *(row for row in _PREFIXED if row[1][:4] not in ("SK", "[0-9", "[A-Z")),
+    *(
+        row
+        for row in PREFIXED
+        if row[1][:4] not in ("SK", "[0-9", "[A-Z", "[MNO", "cio", "oy2", "(?:b", "4b1d")
+    ),
 )
 _WRAPPED_PATTERN: Final = (
     rf"\b(?:eyJ|{'|'.join(row[1] for row in _WRAPPED if row[1][:3] != 'eyJ')})"
-    rf"[{_LINE}]{{0,80}}(?:\r?\n[{_LINE}]+){{1,3}}"
+    rf"[{_LINE}]{{0,80}}(?:\r?\n[ \t]{{0,16}}[{_LINE}]+){{1,3}}"
 )
 
 
@@ -142,7 +145,7 @@ def _wrapped(text: bytes, match: Match) -> Span | None:
     """A token that goes on in the next line, up to the line that makes it one."""
     joined, end = b"", match.start()
     for line in match.group().splitlines(keepends=True):
-        first, joined, end = not joined, joined + line.rstrip(), end + len(line)
+        first, joined, end = not joined, joined + line.strip(), end + len(line)
         for token in _tokens():
             if (found := token.match(joined)) is None:
                 continue
@@ -189,26 +192,44 @@ def _url_password(text: bytes, match: Match) -> Span | None:
     return None if _blank(match.group(1)) else match.span(1)
 
 
+_STANDS_FOR_IT: Final = re.compile(
+    rb"(?i)(?:my|your|the|some|new)?[_-]?(?:password|passwd|pass|pwd|pw|secret|(?:api|access|auth)?"
+    rb"[_-]?(?:token|key)|user(?:name)?)(?:[_-]?here)?"
+)
+
+
 def _blank(value: bytes) -> bool:
-    return value[:1] in b"$%{<*[" or set(value) <= set(b"*xX.")
+    if value[:1] in b"$%{<*[" or set(value) <= set(b"*xX."):
+        return True
+    return _STANDS_FOR_IT.fullmatch(value) is not None
 
 
 _CURL: Final = re.compile(rb"(?i)\bcurl(?:\.exe)?(?:[ \t]|\Z)")
 _MYSQL: Final = re.compile(rb"(?i)\b(?:mysql|mariadb)-?[a-z]{0,20}(?:\.exe)?(?:[ \t]|\Z)")
 _ELSEWHERE: Final = re.compile(rb"\b(?:docker|podman|nerdctl)[ \t]+(?:run|create)\b")  # its -u, -p
-_COMMANDS: Final = re.compile(rb"[\n;|]|&&")
-_SO_FAR: Final = 200
+_COMMANDS: Final = re.compile(rb"(?<!\\)[\n;|]|&&")
+_SO_FAR: Final = 400
 
 
 def _on_the_command_line(program: re.Pattern[bytes]) -> Check:
-    """A flag that means this with one program; its name stands before it in the command."""
+    """A flag that means this with one program; its name stands before it in the command, which may
+    go on over lines that end with a backslash.
+    """
 
     def check(text: bytes, match: Match) -> Span | None:
-        before = _COMMANDS.split(text[max(0, match.start() - _SO_FAR) : match.start()])[-1]
+        so_far = text[max(0, match.start() - _SO_FAR) : match.start()].replace(b"\r\n", b"\n")
+        before = _COMMANDS.split(so_far)[-1]
         if program.search(before) is None or _ELSEWHERE.search(before):
             return None
         which = match.lastindex or 0
-        return None if _blank(match.group(which)) else match.span(which)
+        start, end = match.span(which)
+        user, colon, password = match.group(which).partition(b":")
+        if not colon:
+            return None if _blank(user) else (start, end)
+        if password:
+            same = password == user or _blank(password)
+            return None if same else (end - len(password), end)
+        return (start, start + len(user)) if mixed(user) and not wordy(user) else None
 
     return check
 
@@ -235,7 +256,9 @@ def _lets_in(name: bytes, value: bytes) -> bool:
     return random(value) or (len(value) >= 8 and mixed(value) and bool(_SIGNS_IN.search(name)))
 
 
-_ENDS_A_PAGE: Final = re.compile(rb"(?:page|next|prev|sync|continuation|cursor|max|csrf)[_-]?$")
+_ENDS_A_PAGE: Final = re.compile(
+    rb"(?:page|next|prev|sync|continuation|cursor|max|csrf|public[_-]?key)[_-]?$"
+)
 _CODE_FOLLOWS: Final = b"([{.)"
 _NOT_A_VALUE: Final = b"/.%{<*#~"
 _SPECIAL: Final = frozenset(b"!@#$%^&*?~+")
@@ -280,19 +303,127 @@ def _password(value: bytes, quoted: bool, around: bytes) -> bool:
     return classes[2] and (quoted or (sum(classes) >= 3 and b" " not in around))
 
 
+_SAYS_NO: Final = re.compile(
+    rb"(?:[^s]|[^s]s)?(?:url|uri|host|version|hash|sha|sha1|sha256|commit|digest|name|region|bucket"
+    rb"|project|user|username|email|path|file|integrity|checksum|rev|ref|image|cluster|zone|org"
+    rb"|(?<!client)(?<!access)(?<!key)(?<!api)[_.-]?id|ids)\Z"
+)
+_UUID: Final = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _of_a_provider(text: bytes, match: Match) -> Span | None:
+    """A random value under a provider's name. A UUID is only a key where the name says so."""
+    name, value = match.group(1).lower(), match.group(2).rstrip(b".")
+    if _SAYS_NO.search(name) or b"://" in value or _made_up(value) or not scrambled(value):
+        return None
+    if _UUID.fullmatch(value) and not _SAYS_KEY.search(name):
+        return None
+    follows = text[match.start(2) + len(value) : match.start(2) + len(value) + 1]
+    if follows and follows in _CODE_FOLLOWS:
+        return None
+    return match.start(2), match.start(2) + len(value)
+
+
+_SAYS_KEY: Final = re.compile(rb"key|token|secret|access|api|auth|pass|oauth")
+
+
+def _listed(text: bytes, match: Match) -> Span | None:
+    which = match.lastindex or 0
+    value = match.group(which)
+    likely = value[:1] not in _NOT_A_VALUE and b"://" not in value and not _made_up(value)
+    return match.span(which) if likely and random(value) and scrambled(value) else None
+
+
+def _aws(text: bytes, match: Match) -> Span | None:
+    return None if _made_up(match.group(1)) else match.span()
+
+
+def _in_a_header(text: bytes, match: Match) -> Span | None:
+    """What curl sends in a header for keys is one, though it may be short or have words in it."""
+    start, value = match.start(1), match.group(1)
+    if _blank(value) or _made_up(value) or entropy(value) < 2.7:
+        return None
+    return (start, match.end(1)) if mixed(value) or not wordy(value) else None
+
+
+def _old_vault(text: bytes, match: Match) -> Span | None:
+    return match.span() if random(match.group(1)) and scrambled(match.group(1)) else None
+
+
+_DOCUMENT: Final = 4096
+_DATA: Final = re.compile(
+    rb"(?m)^[ \t]*data:[ \t]*\r?\n((?:(?:[ \t]+\S.*|[ \t]*#.*)(?:\r?\n|\Z))+)"
+    rb"|\"data\":\s*\{([^}]*)\}"
+)
+_DATUM: Final = re.compile(rb":[ \t]*[\"']?([A-Za-z0-9+/]{6,}={0,2})[\"']?[ \t]*(?:\r?\n|\Z|,|#)")
+
+
+def _kubernetes(text: bytes, match: Match) -> Span | None:
+    """The data of a manifest of this kind, before or after it in the same document."""
+    first = text.rfind(b"\n---", max(0, match.start() - _DOCUMENT), match.start())
+    begin = max(0, match.start() - _DOCUMENT) if first < 0 else first
+    last = text.find(b"\n---", match.end(), match.end() + _DOCUMENT)
+    data = _DATA.search(text, begin, match.end() + _DOCUMENT if last < 0 else last)
+    inside = None if data is None else data.span(data.lastindex or 0)
+    found = None if inside is None else [*_DATUM.finditer(text, *inside)]
+    return (found[0].start(1), found[-1].end(1)) if found else None
+
+
+_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_LONGEST_CODE: Final = 65_536
+_BEFORE_IT, _BEHIND_IT = 64, 640
+"""So much of the code is decoded, and no more: a key is not longer."""
+
+
+def _encoded(text: bytes, match: Match) -> Span | None:
+    """Base64 in which a key begins: decoded around it, and looked at again."""
+    start, end = match.span()
+    start -= len(before := text[max(0, start - _LONGEST_CODE) : start]) - len(
+        before.rstrip(_ALPHABET)
+    )
+    end += len(behind := text[end : end + _LONGEST_CODE]) - len(behind.lstrip(_ALPHABET))
+    first = start + max(0, match.start() - start - _BEFORE_IT) // 4 * 4
+    code = text[first : min(end, match.end() + _BEHIND_IT)].translate(_PLAIN_64)
+    plain = a2b_base64(code[: len(code) // 4 * 4] + _REST[len(code) % 4](code))
+    for rule, pattern in _plain_rules():
+        for found in pattern.finditer(plain):
+            if rule.check is None or rule.check(plain, found) is not None:
+                padded = text[end : end + 2]
+                return start, end + len(padded) - len(padded.lstrip(b"="))
+    return None
+
+
+_PLAIN_64: Final = bytes.maketrans(b"-_", b"+/")
+_REST: Final = (
+    lambda _: b"",
+    lambda _: b"",
+    lambda code: code[-2:] + b"==",
+    lambda code: code[-3:] + b"=",
+)
+
+
+@cache
+def _plain_rules() -> tuple[tuple[Rule, re.Pattern[bytes]], ...]:
+    """What is looked for in a text that was encoded: keys that are known by their beginning."""
+    kinds = {"private_key", "aws_access_key", "jwt", *(row[0] for row in PREFIXED)}
+    return tuple((one, re.compile(one.pattern.encode())) for one in SECRETS if one.kind in kinds)
+
+
 def _long(text: bytes, match: Match) -> Span | None:
     return match.span(1) if len(match.group(1)) >= 20 else None
 
 
+_SLASH: Final = r"\\{0,7}/"
 _NAMED: Final = (
-    r"password|passwd|passphrase|passwort|pwd|secret|token|credential|credentials|authorization"
+    r"password|passwd|passphrase|passwort|pwd|secret|token|credentials?|creds?|authorization"
     r"|(?:api|access|secret|private|signing|encryption|auth|account|master|service)[_. -]?key"
 )
 _QUOTE: Final = r"""[\\"'`]|&(?:quot|apos|#(?:34|39|x22|x27));"""
 """As it stands, escaped once or often, in a page."""
 _ASSIGNMENT: Final = (
     rf"(?i)({_NAMED})(?:[_-](?:v?[0-9]{{1,2}}|prod|dev|live|test|value|base64|hex))?"
-    rf"""((?:{_QUOTE}|\]){{0,16}}[ \t+]{{0,8}}(?::=|=>|=|:)[ \t+]{{0,8}}(?:{_QUOTE}){{0,16}})"""
+    rf"""((?:{_QUOTE}|\]){{0,16}}[ \t+]{{0,8}}(?:\?=|::=|:=|=>|=|:)[ \t+]{{0,8}}"""
+    rf"""(?:{_QUOTE}){{0,16}})"""
     r"""((?:[^\s"'`,;&<>(){}\[\]|\\]|\\{1,7}/){8,})"""
 )
 _FLAG: Final = (
@@ -300,7 +431,37 @@ _FLAG: Final = (
     r"""([ \t]{1,4}["']?)([^\s"'`,;&<>(){}\[\]|\\]{8,})"""
 )
 _QUOTED: Final = r"""\"([^"\n]+)"|'([^'\n]+)'|([^\s"'`;|&-][^\s"'`;|&]*)"""
-_USER_AND: Final = r"""\"[^":\n]+:([^"\n]+)"|'[^':\n]+:([^'\n]+)'|[^\s"'`:]+:([^\s"'`;|&]+)"""
+_USER_AND: Final = (
+    r"""\"([^":\n]{0,200}:[^"\n]{0,200})"|'([^':\n]{0,200}:[^'\n]{0,200})'"""
+    r"""|([^\s"'`:]{0,200}:[^\s"'`;|&]{0,200})"""
+)
+_BETWEEN: Final = r"(?:[ \t=]|\\\r?\n){0,12}"
+"""A flag and its value: a line may end there."""
+_SCHEME: Final = (
+    r"""(?i)\bauthorization\\{0,15}["']?[ \t]{0,4}[:=,][ \t]{0,4}\\{0,15}["']?[A-Za-z0-9-]{2,20}"""
+    r"""[ \t]{1,4}(?:token=|key=|apikey=)?["']?([A-Za-z0-9._~+/=-]{16,})"""
+)
+_HEADER: Final = (
+    r"""(?i)[ \t\n](?:-h|--header)[ \t=]{0,5}["']?(?:authorization:[ \t]{0,5}"""
+    r"""(?:(?:basic|bearer|(?:api-?)?(?:token|key)|ssws)[ \t]{1,5})?"""
+    r"""|(?:x-[a-z-]{0,30}|[a-z]{1,20}-)?(?:api-?)?(?:key|token):[ \t]{0,5})"""
+    r"""([A-Za-z0-9_=~@.+/-]{8,})"""
+)
+_PROVIDER: Final = (
+    rf"(?i)(?:_|\b)(?:{NAMES})([A-Za-z0-9_.-]{{0,40}})"
+    r"""(?:[\\"'`\])]){0,8}[ \t]{0,8}(?:\?=|::=|:=|=>|==|\|\|:?|=|:|>|,)[ \t]{0,8}[\\"'`]{0,8}"""
+    r"""([A-Za-z0-9_=.+/%~-]{10,})"""
+)
+_LISTED: Final = (
+    rf"""(?i)(?:{_NAMED})["'][ \t]{{0,4}},[ \t]{{0,4}}["']([^\s"'`]{{16,}})["']"""
+    rf"""|(?:{_NAMED})\(["']([^\s"'`]{{16,}})["']\)"""
+)
+_ELEMENT: Final = rf"""(?i)<[A-Za-z0-9_:.-]{{0,40}}(?:{_NAMED})>[ \t\r\n]{{0,4}}([^<\s]{{8,}})</"""
+_TEAMS: Final = (
+    rf"webhook(?:\.office\.com{_SLASH}webhookb2|){_SLASH}[0-9a-f-]{{36}}@[0-9a-f-]{{36}}{_SLASH}"
+    rf"IncomingWebhook{_SLASH}((?:[0-9a-zA-Z_-]|{_SLASH}){{32,}})"
+)
+
 _COOKIES: Final = (
     r"""(?i)\bcookie\\{0,15}["']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,15}["']?"""
     r"""([^\s=;,:"']+=[^\s;,"']+(?:;[ \t]?[^\s=;,:"']+=?[^\s;,"']*)*)"""
@@ -309,7 +470,6 @@ _NAME_NEEDS: Final = (
     b"passw", b"passphrase", b"pwd", b"secret", b"token", b"credential", b"authorization", b"key",
 )  # fmt: skip
 
-_SLASH: Final = r"\\{0,7}/"
 _FIRST: Final[Check] = group(1)
 
 SECRETS: Final[tuple[Rule, ...]] = (
@@ -320,14 +480,25 @@ SECRETS: Final[tuple[Rule, ...]] = (
         needs=(b"private key", b"private+key"),  # as a form is sent
         check=_private_key,
     ),
-    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA)[A-Z2-7]{16}\b",
-         needs=(b"akia", b"asia", b"abia")),
-    *(_prefixed(*row) for row in _PREFIXED),
+    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})\b",
+         needs=(b"akia", b"asia", b"abia", b"acca"), check=_aws),
+    Rule("sidekiq_key", r"(?i)\bbundle_[a-z_]{1,40}__contribsys__com[\"' =:]{1,5}"
+         r"([0-9a-f]{8}:[0-9a-f]{8})", needs=(b"contribsys",), check=_FIRST),
+    *(_prefixed(*row) for row in PREFIXED),
     Rule("slack_webhook", rf"hooks\.slack\.com{_SLASH}(?:services|workflows|triggers){_SLASH}"
          rf"((?:[A-Za-z0-9+_-]|{_SLASH})+)", needs=(b"hooks.slack.com",), check=_long),
     Rule("discord_webhook", rf"discord(?:app)?\.com{_SLASH}api{_SLASH}webhooks{_SLASH}[0-9]{{5,25}}"
          rf"{_SLASH}([A-Za-z0-9_-]+)", needs=(b"webhooks",), check=_long),
-    Rule("azure_secret", r"\b[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,}", (b"q~",)),
+    Rule("teams_webhook", _TEAMS, needs=(b"incomingwebhook",), check=_FIRST),
+    Rule("zapier_webhook", rf"hooks\.zapier\.com{_SLASH}hooks{_SLASH}catch{_SLASH}"
+         rf"([0-9]{{4,12}}{_SLASH}[A-Za-z0-9]{{5,20}})",
+         needs=(b"hooks.zapier.com",), check=_FIRST),
+    Rule("azure_secret", r"(?:^|[^A-Za-z0-9_~.])([A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,})",
+         needs=(b"q~",), check=_FIRST),
+    Rule("mailchimp_key", r"\b[0-9a-f]{32}-us[0-9]{1,2}\b", needs=(b"-us",)),
+    Rule("maxmind_key", r"\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b", needs=(b"_mmk",)),
+    Rule("vault_token", r"\bs\.([A-Za-z0-9]{24})\b", needs=(b"s.",), check=_old_vault),
+    Rule("twitter_token", r"A{22}%2[Ff][A-Za-z0-9%]{60,}", needs=(b"aaaaaaaaaaaaaaaaaaaaaa%2f",)),
     Rule("azure_key", r"(?i)(?:account|sharedaccess)key=([A-Za-z0-9+/]{40,}={0,2})",
          needs=(b"key=",), check=_FIRST),
     Rule("url_signature", r"(?i)[?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|security-token))="
@@ -351,10 +522,28 @@ SECRETS: Final[tuple[Rule, ...]] = (
          needs=(b"@tcp(", b"@unix("), check=_url_password),
     Rule("password", r"(?i)\b(?:host|user|dbname|port|server|uid)=[^\s;]{1,100}[ ;]password="
          r"""([^\s;'"]{1,200})""", needs=(b"password=",), check=_url_password),
-    Rule("password", rf"[ \t](?:-u|--user|-U|--proxy-user)[ \t=]{{0,3}}(?:{_USER_AND})",
-         needs=(b"-u", b"-user"), check=_on_the_command_line(_CURL)),
+    Rule("password", rf"[ \t\n](?:-[A-Za-z]{{0,8}}[uU]|--(?:proxy-)?user){_BETWEEN}"
+         rf"(?:{_USER_AND})", needs=(b"-",), check=_on_the_command_line(_CURL)),
     Rule("password", rf"[ \t]-p(?:{_QUOTED})", needs=(b"-p",), check=_on_the_command_line(_MYSQL)),
     Rule("cookie", _COOKIES, (b"cookie",), _cookie),
+    Rule("authorization", _SCHEME, (b"authorization",), _bearer),
+    Rule("basic_credentials", r"""(?i)[\s"':,{]_?auth["']?[ \t]{0,4}[:=][ \t]{0,4}["']?"""
+         r"([A-Za-z0-9+/]{8,}={0,2})", needs=(b"auth",), check=_basic),
+    Rule("password", r"""(?i)\blogin[ \t\r\n]{1,8}[^\s"']{1,100}[ \t\r\n]{1,8}password"""
+         r"""[ \t\r\n]{1,8}([^\s"']{1,200})""",
+         needs=(b"login",), check=_url_password),
+    Rule("password", r"""(?i)\bkey="(?:cleartext)?password"[ \t\r\n]{1,8}"""
+         r"""value="([^"\n]{1,200})\"""", needs=(b"password",), check=_url_password),
+    Rule("kubernetes_secret", r"(?i)\bkind[\"']?:[ \t]{0,4}[\"']?secret\b",
+         needs=(b"secret",), check=_kubernetes),
+    Rule("private_key", r"PuTTY-User-Key-File-[0-9][\s\S]{0,600}"
+         r"Private-Lines:[ ][0-9]{1,4}\r?\n([A-Za-z0-9+/=\r\n]+)", needs=(b"putty-user-key",),
+         check=_FIRST),
+    Rule("authorization", _HEADER, needs=(b"-h", b"-header"), check=_in_a_header),
+    Rule("secret", _PROVIDER, check=_of_a_provider),
+    Rule("secret", _LISTED, _NAME_NEEDS, _listed),
+    Rule("secret", _ELEMENT, _NAME_NEEDS, _listed),
+    Rule("secret", ENCODED_PATTERN, check=_encoded),
     Rule("secret", _WRAPPED_PATTERN, check=_wrapped),
     Rule("secret", _ASSIGNMENT, _NAME_NEEDS, _assigned),
     Rule("secret", _FLAG, (b"--",), _assigned),

@@ -7,7 +7,7 @@ nothing but JSON. It does not validate: ``schema.py`` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,7 +50,12 @@ class Parameter:
     @property
     def raw(self) -> bool:
         """Whether personal data goes through, in it or in something inside it."""
-        return _raw(self.schema, self.root)
+        return _marked(self.schema, self.root, ("x-raw", "x-secret"))
+
+    @property
+    def secret(self) -> bool:
+        """Whether secrets go through, in it or in something inside it."""
+        return _marked(self.schema, self.root, ("x-secret",))
 
     @property
     def shape(self) -> str:
@@ -95,15 +100,20 @@ def raw_names(schema: Mapping[str, Any]) -> list[str]:
     return [name for name, one in parameters(schema).items() if one.raw]
 
 
-def _raw(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+def secret_names(schema: Mapping[str, Any]) -> list[str]:
+    """The parameters that a schema marks as taking secrets."""
+    return [name for name, one in parameters(schema).items() if one.secret]
+
+
+def _marked(schema: Any, root: Mapping[str, Any], marks: Sequence[str], depth: int = 0) -> bool:
     schema = followed(schema, root)
-    if schema.get("x-raw") is True:
+    if any(schema.get(mark) is True for mark in marks):
         return True
     properties = schema.get("properties")
     inside = [schema.get("items"), *(s for word in _CHOICES for s in _listed(schema.get(word)))]
     if isinstance(properties, Mapping):
         inside.extend(properties.values())
-    return depth < _DEEPEST and any(_raw(one, root, depth + 1) for one in inside)
+    return depth < _DEEPEST and any(_marked(one, root, marks, depth + 1) for one in inside)
 
 
 def types(schema: Any, root: Mapping[str, Any], *, depth: int = 0) -> frozenset[str]:

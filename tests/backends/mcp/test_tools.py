@@ -40,7 +40,7 @@ def test_names_do_not_depend_on_the_order_in_which_a_server_lists_them() -> None
 
 
 def test_a_stranger_does_not_say_what_is_not_to_be_redacted() -> None:
-    text = {"type": "string", "x-raw": True}
+    text = {"type": "string", "x-raw": True, "x-secret": True}
     inner = {"type": "object", "properties": {"b": text, "x-raw": {"type": "string"}}}
     schema = {"type": "object", "x-raw": True, "properties": {"a": text, "o": inner}}
     listing = listing_of([{"name": "x", "inputSchema": schema}], left_out={})

@@ -196,9 +196,11 @@ def test_a_reason_can_be_printed() -> None:
 
 
 def test_a_stranger_cannot_take_a_parameter_out_of_the_sanitizer() -> None:
-    schema = {"type": "object", "properties": {"a": {**TEXT, "x-raw": True}}, "x-raw": True}
-    spec = tool_of(operation(requestBody=body(schema), **{"x-raw": True}))
+    marks = {"x-raw": True, "x-secret": True}
+    schema = {"type": "object", "properties": {"a": {**TEXT, **marks}}, **marks}
+    spec = tool_of(operation(requestBody=body(schema), **marks))
     assert "x-raw" not in json.dumps(spec.to_dict())
+    assert "x-secret" not in json.dumps(spec.to_dict())
 
 
 def test_a_document_cannot_choose_which_secret_is_sent_to_it() -> None:

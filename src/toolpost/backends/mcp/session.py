@@ -52,7 +52,7 @@ from toolpost.errors import (
 )
 from toolpost.process import Child
 from toolpost.schema import verify
-from toolpost.wording import short, shortened
+from toolpost.wording import redacted_and_shortened, short
 
 __all__ = ["Session", "child_streams", "remote_streams"]
 
@@ -389,7 +389,7 @@ class Session:
         return answer
 
     def _translate(self, error: MCPError) -> NoReturn:
-        said = shortened(stripped(error.message), _MOST_MESSAGE)
+        said = redacted_and_shortened(stripped(error.message), _MOST_MESSAGE)
         if (refusal := refusal_in(error.error.data)) is not None:
             raise self._refused(refusal, said) from error
         if self.why == UNAUTHORIZED:
@@ -509,7 +509,7 @@ def _tells_changes(client: ClientSession) -> bool:
 
 def _telling(call: Call) -> Any:
     async def tell(done: float, total: float | None, message: str | None) -> None:
-        text = None if message is None else shortened(stripped(message), _MOST_MESSAGE)
+        text = None if message is None else redacted_and_shortened(stripped(message), _MOST_MESSAGE)
         call.progress(done, total, text)
 
     return tell
@@ -518,7 +518,7 @@ def _telling(call: Call) -> Any:
 async def _elicited(
     elicits: Elicits, call: Call, params: types.ElicitRequestParams, *, name: str | None = None
 ) -> types.ElicitResult | types.ErrorData:
-    message = shortened(stripped(params.message), _MOST_MESSAGE)
+    message = redacted_and_shortened(stripped(params.message), _MOST_MESSAGE)
     if isinstance(params, types.ElicitRequestURLParams):
         if not params.url.startswith(("https://", "http://")):
             return types.ErrorData(code=types.INVALID_PARAMS, message="a page has an http address")

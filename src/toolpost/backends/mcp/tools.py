@@ -18,6 +18,7 @@ from toolpost.backends.mcp.settings import ServerOptions
 from toolpost.characters import stripped
 from toolpost.digest import digest
 from toolpost.errors import InvalidSpec
+from toolpost.redact.places import MARKS
 from toolpost.registry import folded
 from toolpost.spec import ToolSpec
 from toolpost.verified import verified
@@ -123,7 +124,7 @@ def _spec(name: str, server: str, options: ServerOptions, listing: Listing, tool
 
 def _clean(schema: Any) -> Any:
     """Without the characters that a person would not see and a model reads; and without our own
-    word for what is not to be redacted, which is not a stranger's to say.
+    words for what may pass unredacted, which are not a stranger's to say.
     """
     if isinstance(schema, dict):
         return {
@@ -131,7 +132,7 @@ def _clean(schema: Any) -> Any:
             if key in ("description", "title") and isinstance(value, str)
             else _clean(value)
             for key, value in schema.items()
-            if key != "x-raw" or value is not True
+            if key not in MARKS or value is not True
         }
     return [_clean(one) for one in schema] if isinstance(schema, list) else schema
 

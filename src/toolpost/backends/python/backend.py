@@ -43,12 +43,14 @@ from toolpost.errors import CallError, InvalidArguments, InvalidSpec
 from toolpost.options import Options, options_from
 from toolpost.plugins import SharedSandbox
 from toolpost.spec import Isolation, State, ToolSpec
+from toolpost.wording import redacted_and_shortened
 
 if TYPE_CHECKING:
     from toolpost.backends.python.confined import Confined
 
 Check = Callable[[], Coroutine[Any, Any, Health]]
 _log = logging.getLogger("toolpost.tools")
+_MOST_LOGGED = 8 * 1024
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
@@ -457,7 +459,7 @@ def _hear(call: Call) -> Callable[[dict[str, Any]], None]:
                 level = _LEVELS.get(str(event.get("level")), logging.INFO)
                 source = event.get("logger") or event.get("stream")
                 cut = " …" if event.get("truncated") else ""
-                text = str(event.get("text")).rstrip("\n")
+                text = redacted_and_shortened(str(event.get("text")).rstrip("\n"), _MOST_LOGGED)
                 _log.log(level, "%s (%s): %s%s", call.tool, source, text, cut)
 
     return hear

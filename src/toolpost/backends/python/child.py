@@ -54,6 +54,7 @@ _MOST_SCRATCH = 1000
 _CHUNK = 16 * 1024
 _LOG_EVENTS = 1000
 _LOG_TEXT = 8 * 1024
+_MARGIN = 4096  # more of it, so that the other side finds a secret before it cuts
 _TRACEBACK = 64 * 1024
 _LOOK_AT_MEMORY_EVERY = 64
 
@@ -437,7 +438,7 @@ class Server:
             "type": "log",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "text": record.getMessage()[:_LOG_TEXT],
+            "text": record.getMessage()[: _LOG_TEXT + _MARGIN],
         }
         self.wire.send(to_bytes([self.number, "event", event]))
 

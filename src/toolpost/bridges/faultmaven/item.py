@@ -99,6 +99,8 @@ def item_of(
     if "effects" not in options and type(tool) not in _told:
         _told.add(type(tool))
         _log.warning(_UNMARKED, schema["name"], type(tool).__name__)
+    # the contract sanitizes every input, whatever the executor's settings say
+    options["labels"] = {"redact": "arguments", **options.get("labels", {})}
     alone = Living(tool, last=())
     running = _running(hold or (lambda: alone), blocking=blocking)
     return create_tool(
@@ -119,8 +121,8 @@ def as_told(result: Result) -> ToolResult:
             message = f"{message} Retry after {ceil(after)}s"
         return ToolResult(success=False, error=message, warnings=warnings, retry_after=after)
     data = result.output
-    if data is None and result.parts:
-        data = msgspec.to_builtins(result.parts)
+    if data is None and result.own_parts:
+        data = msgspec.to_builtins(result.own_parts)
     return ToolResult(success=True, data=data, warnings=warnings)
 
 

@@ -190,7 +190,7 @@ def _succeeded(result: Result, tool: Forged | None, arguments: dict[str, Any]) -
             metadata=metadata,
         )
     parts = []
-    for part in result.parts:
+    for part in result.own_parts:
         if isinstance(part, Resource) and part.uri == _BESIDE:
             metadata.update(msgspec.json.decode(part.text or "{}"))
         else:

@@ -122,9 +122,9 @@ def result_of(result: Result) -> ToolResult:
 def _with_parts(result: Result) -> Any:
     """Pictures and other parts stand in the result, in base64: the contract has no other place."""
     output = result.output
-    if not result.parts:
+    if not result.own_parts:
         return output
-    parts = msgspec.to_builtins(list(result.parts))
+    parts = msgspec.to_builtins(list(result.own_parts))
     own = output if isinstance(output, dict) else {} if output is None else {"output": output}
     return {**own, "parts": parts}
 

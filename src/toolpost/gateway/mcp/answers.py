@@ -13,7 +13,7 @@ import msgspec
 
 from toolpost.exporters.mcp import RESULT
 from toolpost.gateway.mcp.definitions import Definition
-from toolpost.result import Audio, Failure, Image, Part, Resource, Result, Text
+from toolpost.result import Audio, Failure, Image, Notice, Part, Resource, Result, Text
 
 ARTIFACTS: Final = "toolpost/artifacts"
 CALL_ID: Final = "toolpost/call_id"
@@ -81,7 +81,7 @@ def _failed(error: Failure, definition: Definition | None, meta: dict[str, Any])
 def part_of(part: Part, version: str) -> dict[str, Any]:
     """One block of content; what a revision does not know is said in a way that it does."""
     match part:
-        case Text():
+        case Text() | Notice():
             return {"type": "text", "text": part.text}
         case Image():
             return {"type": "image", "data": _base64(part.data), "mimeType": part.mime}
