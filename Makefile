@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Only of a run of everything is it asked how much of the core was run.
 MEASURE := $(if $(filter-out --no-skips,$(TESTS)),,--cov --cov-report= --covered=95)
 
-.PHONY: run test lint bench docs clean
+.PHONY: run test verify lint bench docs clean
 
 run: .venv/.ready
 	@$(BIN)/toolpost --config examples/gateway/toolpost.toml serve
@@ -13,7 +13,12 @@ run: .venv/.ready
 # Thousands of processes are started: what each would compile again is kept, whatever is set here.
 test: .venv/.ready .venv/servers/.ready
 	@.ci/system-packages
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 $(MEASURE) $(TESTS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 -m "not verify" $(MEASURE) $(TESTS)
+
+# The long proofs: load, soak, kills, conformance suites.
+verify: .venv/.ready .venv/servers/.ready
+	@.ci/system-packages
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 -m verify $(TESTS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

@@ -253,3 +253,11 @@ def test_a_state_folder_of_another_user_is_told_with_its_owner(project: Path) ->
         )  # fmt: skip
         told = " ".join((done.stdout + done.stderr).split())
         assert "it belongs to the user 'nobody'" in told and "Traceback" not in told
+
+
+def test_guards_that_ask_again_for_a_known_key_are_told(project: Path) -> None:
+    config = project / "toolpost.toml"
+    config.write_text(f'guards = ["approval", "once"]\n{config.read_text()}', encoding="utf-8")
+    told = {one["check"]: one for one in json_of("doctor", "--probe", "none", cwd=project)}
+    assert told["extension once"]["verdict"] == "warn"
+    assert "once.lookup" in told["extension once"]["todo"]

@@ -416,8 +416,8 @@ async def test_an_outcome_that_cannot_be_stored_is_told_kept_here_and_stored_lat
         shop.go_on.set()
         result = await asyncio.wait_for(first, 20)
         assert result.output == {"charged": 5}
-        (warning,) = result.metadata.warnings
-        assert warning.startswith("The outcome of this call is not stored under its key yet")
+        (notice,) = result.notices
+        assert notice.startswith("The outcome of this call is not stored under its key yet")
         again = await shop.charge()
         assert (again.output, again.metadata.cached) == ({"charged": 5}, True)
         assert said(await shop.charge(6)) == ("CONFLICT", "none")

@@ -196,6 +196,10 @@ def _rings(runtime: Runtime) -> Iterator[Finding]:
     for name in unlisted(runtime.config.settings):
         todo = "put it into its list, or take the table out"
         yield Finding(f"extension {name}", "warn", idle(runtime.config, name), todo)
+    guards = runtime.config.settings.guards
+    if "once" in guards and "once.lookup" not in guards:
+        found = "a repeat with a known idempotency key asks for approval again"
+        yield Finding("extension once", "warn", found, 'put "once.lookup" before "rate" in guards')
     wanting = [spec.name for spec in runtime.registry if spec.requires_approval]
     mode = asking(runtime)
     if wanting and mode in (None, "never"):

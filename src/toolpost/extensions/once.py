@@ -48,7 +48,7 @@ from toolpost.digest import canonical, digest
 from toolpost.errors import Conflict, InvalidArguments
 from toolpost.options import Options, options_from
 from toolpost.redact import Rules
-from toolpost.result import Failure, Result
+from toolpost.result import Failure, Notice, Result
 from toolpost.spec import ToolSpec, is_external
 
 _log = logging.getLogger("toolpost")
@@ -274,7 +274,11 @@ class Once:
             raise
         kept = _outcome(claim, result, external=is_external(call.spec))
         if not await asyncio.shield(self._write(self._settle(place, kept, version))):
-            call.warn(_NOT_FREED if kept.state == "free" else _NOT_STORED)
+            if kept.state == "free":
+                call.warn(_NOT_FREED)
+            else:  # beside the output, so that a model reads it too
+                parts = (*result.parts, Notice(_NOT_STORED))
+                result = msgspec.structs.replace(result, parts=parts)
         return result
 
     def _answer(self, claim: _Claim, call: Call, arguments: str) -> Result:
