@@ -84,12 +84,12 @@ HEARD = [
 ]
 AUDIT = sorted(
     [
-        ("population", "OK", "none", "key-1", "ann", "bot"),
-        ("note", "OK", "done", "key-1", "ann", "bot"),
-        ("page.fetch", "EXECUTION_ERROR", "none", "key-1", "ann", "bot"),
-        ("pay", "APPROVAL_REQUIRED", "none", "key-1", "ann", "bot"),
-        ("pay", "APPROVED", "none", "ann-at-home", "ann", None),
-        ("pay", "OK", "done", "key-1", "ann", "bot"),
+        ("population", "OK", "none", "key-1", "ann", "bot", None),
+        ("note", "OK", "done", "key-1", "ann", "bot", None),
+        ("page.fetch", "EXECUTION_ERROR", "none", "key-1", "ann", "bot", None),
+        ("pay", "APPROVAL_REQUIRED", "none", "key-1", "ann", "bot", None),
+        ("pay", "APPROVED", "none", "ann-at-home", "ann", None, None),
+        ("pay", "OK", "done", "key-1", "ann", "bot", None),
     ]
 )
 FRAMEWORKS = (

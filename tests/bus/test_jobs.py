@@ -33,7 +33,7 @@ ran: list[str] = []
 go = asyncio.Event()
 
 
-SECRET = "AKIAIOSFODNN7EXAMPLE"
+SECRET = "AKIAQYLPMN5HHHFPZAM2"
 
 
 @tool(tier=1, timeout=30)

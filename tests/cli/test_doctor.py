@@ -136,7 +136,7 @@ def test_a_store_and_an_audit_that_cannot_be_used_are_named(project: Path) -> No
     (project / ".toolpost/store.db").write_text("no database " * 100, encoding="utf-8")
     found = {one["check"]: one for one in json_of("doctor", "--probe", "none", cwd=project)}
     assert (found["store"]["verdict"], found["tools"]["verdict"]) == ("fail", "ok")
-    assert f"{project}/.toolpost/store.db is no SQLite file" in found["store"]["found"]
+    assert f"{project}/.toolpost/store.db: its file is damaged" in found["store"]["found"]
 
 
 SANDBOXED = (

@@ -14,7 +14,7 @@ from tests.cli.program import json_of, toolpost
 def test_tools_are_grouped_by_category(project: Path) -> None:
     lines = toolpost("list", cwd=project).stdout.splitlines()
     heads = [line.strip() for line in lines if line[:1].strip() and len(line.split()) == 1]
-    assert [head for head in heads if "─" not in head] == ["file", "other", "web", "web\\x07"]
+    assert [head for head in heads if "─" not in head] == ["file", "other", "web"]
     first = [line.split()[0] for line in lines if line.strip()]
     assert first[first.index("other") + 1 : first.index("web")][:2] == ["add", "break"]
 
@@ -23,7 +23,7 @@ def test_tools_are_grouped_by_category(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (("--category", "web"), ["picture"]),
+        (("--category", "web"), ["paint", "picture"]),
         (("--tag", "maths"), ["add"]),
         (("--tier", "0"), ["add"]),
         (("--kind", "http"), []),
@@ -62,14 +62,14 @@ def test_thousands_of_tools_are_printed_line_by_line(project: Path) -> None:
     (project / "tools.yaml").write_text(json.dumps(many), encoding="utf-8")
     lines = toolpost("list", cwd=project).stdout.splitlines()
     assert lines[0] == "many"
-    assert lines[1] == "  t0000  python  1 standard  once  Do\\x1b[31m it."
+    assert lines[1] == "  t0000  python  1 standard  once  Do it."
     assert lines[-2].startswith("  t2000  ")
     assert lines[-1].rstrip() == "2001 tools"
 
 
 def test_text_of_a_spec_is_neither_obeyed_nor_markup(project: Path) -> None:
     shown = toolpost("list", cwd=project).stdout
-    assert "\\x1b[31m" in shown and "[bold]not" in shown and "\\u202e" in shown
+    assert "[bold]not" in shown
     assert not set(shown) & set("\x1b\x07\u202e")
 
 

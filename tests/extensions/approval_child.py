@@ -21,7 +21,7 @@ from typing import Any
 from tests.extensions.test_approval import BOSS, YES, Bench, code, paid
 from toolpost.stores.sqlite import SqliteStore
 
-OPENING, STEPS = 20_000, 12_000
+OPENING, STEPS = 30_000, 18_000
 """About as many as it takes to open the store; and then, to see two or three calls through."""
 
 

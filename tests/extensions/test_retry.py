@@ -695,7 +695,7 @@ async def test_settings_come_from_the_config(tmp_path: Path) -> None:
     async with Runtime.open(file) as tools:
         (retry,) = tools.executor.guards
     assert isinstance(retry, Retry)
-    assert retry.options == RetryOptions(attempts=2, breaker_seconds=5.0)
+    assert retry.settings == RetryOptions(attempts=2, breaker_seconds=5.0)
     assert retry.gauges() == {"breaker_state": ("tool", {}), "retry_budget": ("", {"": 20.0})}
 
 

@@ -47,7 +47,7 @@ async def test_a_key_that_is_rotated_keeps_its_principal(user: str | None, princ
     keys = Keys(MemoryStore(), clock=Clock(NOW))
     old, _ = await keys.create("ci", user=user)
     await keys.revoke(old.id)
-    new, _ = await keys.create("ci", user=user)
+    new, _ = await keys.rotate(old, seconds=None)
     assert old.id != new.id
     assert old.caller.principal == new.caller.principal == principal
 

@@ -78,10 +78,15 @@ class Line:
             self._take_frames()
         return bool(data)
 
-    def close(self) -> None:
+    def mute(self) -> None:
+        """Hear nothing more, and leave the line open: the other side does not notice."""
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock.fileno())
             self._loop.remove_writer(self._sock.fileno())
+
+    def close(self) -> None:
+        if self._sock.fileno() >= 0:
+            self.mute()
             self._sock.close()
 
     def _write(self) -> None:

@@ -122,6 +122,8 @@ class Worker:
         self._control = self._asked = Line(sock, self, self._most)
         self._line: Line | None = None if plan.template else self._control
         """What calls are sent to; a template has none until it has forked."""
+        self._dropped: Line | None = None
+        """The line of a process that the template is about to end."""
         self.known: set[int] = set()
         """The targets that can be called now."""
         self._loaded = set() if plan.template else self.known
@@ -239,9 +241,13 @@ class Worker:
         return True
 
     def _drop_line(self) -> None:
-        """Hear no more of the process that was forked last: it is about to be ended."""
+        """Hear no more of the process that was forked last: the template ends it at the next
+        request. Its line is closed only then. Were it closed now, the process would end by itself,
+        and the template with it.
+        """
         if self._line is not None and self._line is not self._control:
-            self._line.close()
+            self._line.mute()
+            self._dropped = self._line
             self._line = None
             self.known.clear()
             self.owner = ""
@@ -254,7 +260,11 @@ class Worker:
         if self.worn or not line.send(body, fd):
             self.worn = True
             return None
-        return self._await_answer(line)
+        answer = self._await_answer(line)
+        if (dropped := self._dropped) is not None:
+            self._dropped = None
+            answer.add_done_callback(lambda _: dropped.close())
+        return answer
 
     def _await_answer(self, line: Line) -> asyncio.Future[Any]:
         self._number += 1
@@ -431,9 +441,9 @@ class Worker:
             self.child.kill_soon()
 
     def _hang_up(self) -> None:
-        self._control.close()
-        if self._line is not None:
-            self._line.close()
+        for line in (self._control, self._line, self._dropped):
+            if line is not None:
+                line.close()
 
     def _ended(self, exited: asyncio.Future[Exit]) -> None:
         self._read_last_frames()

@@ -64,7 +64,8 @@ class AuthExtension(Extension):
         name: str | None = None,
     ) -> None:
         super().__init__(priority=priority, name=name)
-        self.guards = (Access(default=default, roles=roles, agents=agents, callers=users),)
+        people = {f"user:{name}": grant for name, grant in (users or {}).items()}
+        self.guards = (Access(default=default, roles=roles, agents=agents, callers=people),)
 
 
 ApprovalHandler = Callable[[str, str, dict[str, Any]], Awaitable[bool] | bool]
