@@ -119,7 +119,7 @@ def _drop_traceback(record: logging.LogRecord) -> bool:
     if record.exc_info:
         fault = record.exc_info[1]
         record.msg, record.args = f"{record.getMessage()}: {type(fault).__name__}: {fault}", ()
-        record.exc_info = None
+        record.exc_info = record.exc_text = None
     return True
 
 

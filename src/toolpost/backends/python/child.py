@@ -468,6 +468,7 @@ class Template:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self.at_start = shared_things()
         self.condition = condition()
+        self.memory = shared_memory()
         self.scratch = snapshot(server.scratch)
         self.can_fork = self.at_start is not None
 
@@ -490,7 +491,8 @@ class Template:
             if request[1] != _FORK:
                 self.load(request)
             elif not self.can_fork:
-                os.close(given)
+                for fd in given:
+                    os.close(fd)
                 self.wire.send(b'[%d,"ok",false]' % request[0])
                 self.server.serve()
                 return
@@ -502,11 +504,12 @@ class Template:
         if self.child:
             os.waitpid(self.child, 0)  # its wire is closed too: it ends in order
 
-    def receive(self) -> tuple[Any, int]:
-        """A request, and the descriptor that came with it."""
-        space = _socket.CMSG_SPACE(4)
+    def receive(self) -> tuple[Any, list[int]]:
+        """A request, and the descriptors that came with it: a wire, two ends of pipes."""
+        space = _socket.CMSG_SPACE(3 * 4)
         data, control, _, _ = self.talk.recvmsg(_CHUNK, space, _socket.MSG_CMSG_CLOEXEC)
-        given = int.from_bytes(control[0][2][:4], sys.byteorder) if control else -1
+        sent = control[0][2] if control else b""
+        given = [int.from_bytes(sent[n : n + 4], sys.byteorder) for n in range(0, len(sent), 4)]
         return (self.wire.receive(data) if data else None), given
 
     def load(self, request: list[Any]) -> None:
@@ -528,18 +531,30 @@ class Template:
         self.child, self.child_fd = 0, -1
         reap()
         changed = condition() != self.condition or snapshot(self.server.scratch) != self.scratch
+        changed = changed or (bool(self.server.scratch) and shared_memory() != self.memory)
         if has_children() or changed or self.scratch is None:
             os._exit(1)
 
-    def fork(self, wire: int) -> int:
-        """A process that serves calls on ``wire``; 0 in that process."""
+    def fork(self, given: list[int]) -> int:
+        """A process that serves calls on the wire that is given, and prints into the pipes; 0 in
+        that process.
+        """
+        flush()
         pid = os.fork()
         if pid:
-            os.close(wire)
+            for fd in given:
+                os.close(fd)
             self.child, self.child_fd = pid, os.pidfd_open(pid)
             return pid
         self.talk.detach()  # closed already, as every wire of ours is in a fork
+        wire, out, err = given
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.close(out)
+        os.close(err)
         os.setsid()
+        if self.server.scratch:  # in a sandbox: a message queue would outlive the fork
+            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
         for option, value in (
             (_PR_SET_PDEATHSIG, signal.SIGKILL),
             (_PR_SET_CHILD_SUBREAPER, 1),
@@ -566,24 +581,44 @@ _SHARED = (b"rw-s", b"rwxs", b"-w-s")
 """Maps of memory that are written, and by whoever else has them too."""
 
 
-def shared_things() -> tuple[int, int, bool] | None:
+def link_of(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - pathlib is slow to import
+    except OSError:  # the one that the list was read from
+        return ""
+
+
+def shared_memory() -> list[int]:
+    """How many objects of System V there are: shared memory, semaphores, queues of messages."""
+    counts: list[int] = []
+    for kind in ("shm", "sem", "msg"):
+        try:
+            with open(f"/proc/sysvipc/{kind}", "rb") as file:  # noqa: PTH123 - as below
+                counts.append(sum(1 for _ in file))
+        except OSError:
+            counts.append(0)
+    return counts
+
+
+def shared_things() -> tuple[Any, ...] | None:
     """What a fork would share with us: threads that it would lack, descriptors and memory that both
     would have; None where that cannot be seen.
     """
     try:
         threads = os.listdir("/proc/self/task")  # noqa: PTH208 - pathlib is slow to import
-        descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 - as above
+        descriptors = [(fd, link_of(fd)) for fd in os.listdir("/proc/self/fd")]  # noqa: PTH208 - as above
         with open("/proc/self/maps", "rb") as file:  # noqa: PTH123 - pathlib is slow to import
             maps = sum(line.split(None, 2)[1] in _SHARED for line in file)
     except OSError:
         return None
-    return len(threads), len(descriptors) + maps, has_children()
+    return len(threads), sorted(one for one in descriptors if one[1]), maps, has_children()
 
 
 def condition() -> tuple[Any, ...]:
     """What another process of our user can change about us, and a fork would have too."""
     limits = [resource.getrlimit(number) for number in _LIMITS]
-    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)
+    priority = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+    return limits, priority, os.sched_getaffinity(0)
 
 
 def snapshot(folders: list[str]) -> list[Any] | None:

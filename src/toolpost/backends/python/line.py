@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import asyncio
 import socket
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 _CHUNK: Final = 16 * 1024
@@ -43,15 +44,15 @@ class Line:
     def is_open(self) -> bool:
         return self._sock.fileno() >= 0
 
-    def send(self, body: bytes, fd: int | None = None) -> bool:
-        """False if nobody is there any more to read it. ``fd`` is handed over with it."""
+    def send(self, body: bytes, fds: Sequence[int] = ()) -> bool:
+        """False if nobody is there any more to read it. ``fds`` are handed over with it."""
         frame = len(body).to_bytes(4, "big") + body
         try:
-            if fd is None:
-                sent = self._sock.send(frame)
-            else:
-                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))
+            if fds:
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
                 sent = self._sock.sendmsg([frame], [rights])
+            else:
+                sent = self._sock.send(frame)
         except BlockingIOError:
             sent = 0
         except OSError:

@@ -144,7 +144,7 @@ class WorkerPool:
         """Those whose worker is free once they are done."""
         self._waiting: dict[str, deque[_Waiter]] = {}
         """By principal, the one that was served longest ago first."""
-        self._queued = 0
+        self._queued = self._approved = 0
         self._closed = False
 
     async def run(
@@ -165,7 +165,7 @@ class WorkerPool:
         key = self._keys.get(target)
         if key is None:
             key = self._keys[target] = len(self._keys)
-        owner = "" if self._state == "shared" else principal
+        owner = self._owner(target, principal)
         while True:
             worker: Worker | None = None
             if self._waiting or len(self._workers) > self.size:
@@ -193,6 +193,15 @@ class WorkerPool:
                 raise
             finally:
                 self._release(worker)
+
+    def _owner(self, target: Target, principal: str) -> str:
+        """With whose calls it may share a process. An approved call shares it with none: another
+        call, of the same principal too, could have replaced what was approved.
+        """
+        if target.code is not None:
+            self._approved += 1
+            return f"approved {self._approved}"
+        return "" if self._state == "shared" else principal
 
     def _take(self, owner: str) -> Worker:
         """The owner's idle worker, else one that nobody has used, else the one of another that was

@@ -13,10 +13,11 @@ import codecs
 import contextlib
 import logging
 import math
+import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -57,6 +58,7 @@ _LOG_EVENTS: Final = 1000
 _LOG_BYTES: Final = 64 * 1024
 _START_LIMIT: Final = 30.0
 _LEAVE_LIMIT: Final = 0.5
+_FORK_LIMIT: Final = 2.0
 _LAST_WORDS: Final = 0.1
 _KILL_LIMIT: Final = 0.9
 _EVENTS: Final = frozenset(("log", "progress", "partial", "warning"))
@@ -122,8 +124,10 @@ class Worker:
         self._control = self._asked = Line(sock, self, self._most)
         self._line: Line | None = None if plan.template else self._control
         """What calls are sent to; a template has none until it has forked."""
-        self._dropped: Line | None = None
-        """The line of a process that the template is about to end."""
+        self._streams: tuple[Drain, ...] = ()
+        """What the process that was forked last prints: nobody else has these pipes."""
+        self._dropped: tuple[Line | Drain, ...] = ()
+        """The line and the pipes of a process that the template is about to end."""
         self.known: set[int] = set()
         """The targets that can be called now."""
         self._loaded = set() if plan.template else self.known
@@ -188,11 +192,14 @@ class Worker:
         cannot: it is to be replaced. Raises ``InternalError`` if the target cannot be loaded.
         """
         another = self.owner not in ("", principal)
-        if another and self._line is self._control:
+        is_used = another or (target.code is not None and self.calls > 0)
+        if is_used and self._line is self._control:
             return False
         if self.owner and not another and self._line is not None:  # what it has is kept
             return await self._load(key, target, self._line, self.known)
         if key not in self._loaded:
+            if another and not await self.renew():  # one that was stopped is found out in seconds
+                return False
             if self._line is not self._control:
                 self._drop_line()
             if not await self._load(key, target, self._control, self._loaded):
@@ -207,28 +214,44 @@ class Worker:
             return False
         self._drop_line()
         near, far = socket.socketpair()
-        with far:
-            answer = self._ask(self._control, _FORK, None, far.fileno())
-        if answer is None:
-            near.close()
-            return False
-        self._renewing = True
-        try:
-            forked = await answer
-        except CallError:  # it ended, for something of a call was left that no fork may find
-            forked = None
-        finally:
-            self._renewing = False
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        handed = (far.detach(), out_end, err_end)
+        answer = self._ask(self._control, _FORK, None, handed)
+        for fd in handed:
+            os.close(fd)
+        forked = None if answer is None else await self._forked(answer)
         if forked is True:
             self._line = Line(near, self, self._most)
+            self._streams = (Drain(out, self._loop), Drain(err, self._loop))
+            for name, drain in zip(("stdout", "stderr"), self._streams, strict=True):
+                self._listen_to(name, drain)
         else:
             near.close()
+            os.close(out)
+            os.close(err)
             self._line = self._control if forked is False else None
         if self._line is not None:
             self.known.update(self._loaded)
             if self._line is self._control:
                 self._loaded = self.known
         return self._line is not None
+
+    async def _forked(self, answer: asyncio.Future[Any]) -> Any:
+        """Whether the template has forked; None if it does not answer soon, or has ended because
+        something of a call was left that no fork may find.
+        """
+        self._renewing = True
+        try:
+            await asyncio.wait((answer,), timeout=_FORK_LIMIT)
+            if answer.done():
+                return answer.result()
+            self.worn = True  # a call may have stopped it
+            self.child.kill_soon()
+        except CallError:
+            pass
+        finally:
+            self._renewing = False
+        return None
 
     async def _load(self, key: int, target: Target, line: Line, into: set[int]) -> bool:
         self._target = target
@@ -247,23 +270,23 @@ class Worker:
         """
         if self._line is not None and self._line is not self._control:
             self._line.mute()
-            self._dropped = self._line
-            self._line = None
+            self._dropped = (self._line, *self._streams)
+            self._line, self._streams = None, ()
             self.known.clear()
             self.owner = ""
 
     def _ask(
-        self, line: Line, key: int, target: Any, fd: int | None = None
+        self, line: Line, key: int, target: Any, fds: Sequence[int] = ()
     ) -> asyncio.Future[Any] | None:
         """Send what is no call; None if nobody is there."""
         body = _encode((self._number + 1, key, None, None, target))
-        if self.worn or not line.send(body, fd):
+        if self.worn or not line.send(body, fds):
             self.worn = True
             return None
         answer = self._await_answer(line)
-        if (dropped := self._dropped) is not None:
-            self._dropped = None
-            answer.add_done_callback(lambda _: dropped.close())
+        if dropped := self._dropped:
+            self._dropped = ()
+            answer.add_done_callback(lambda _: [one.close() for one in dropped])
         return answer
 
     def _await_answer(self, line: Line) -> asyncio.Future[Any]:
@@ -330,7 +353,7 @@ class Worker:
 
     def _answered(self, content: Any, kind: str) -> None:
         if self._poller.poll(0):  # what it printed before it answered belongs to this call
-            for drain in (self.child.stdout, self.child.stderr):
+            for drain in (self.child.stdout, self.child.stderr, *self._streams):
                 if drain is not None:
                     drain.read_now()
         answer = self._answer
@@ -441,12 +464,16 @@ class Worker:
             self.child.kill_soon()
 
     def _hang_up(self) -> None:
-        for line in (self._control, self._line, self._dropped):
-            if line is not None:
-                line.close()
+        self._control.close()
+        if self._line is not None:
+            self._line.close()
+        for one in (*self._streams, *self._dropped):
+            one.close()
 
     def _ended(self, exited: asyncio.Future[Exit]) -> None:
         self._read_last_frames()
+        for drain in self._streams:
+            drain.read_now()
         self._hang_up()
         self.worn = True
         answer, self._answer = self._answer, None
@@ -464,9 +491,14 @@ class Worker:
         while self.busy and self._asked.is_open and self._asked.read():
             pass
 
+    def _last_words(self) -> str:
+        """The end of what it wrote to standard error, and of what its last fork did."""
+        drains = [self.child.stderr, *self._streams[1:]]
+        return "".join(one.tail.decode("utf-8", "replace") for one in drains if one is not None)
+
     def _death(self, ending: Exit) -> CallError:
         memory = self._plan.memory
-        tail = self.child.stderr.tail.decode("utf-8", "replace") if self.child.stderr else ""
+        tail = self._last_words()
         log.error("worker %d died during a call: %s\n%s", self.child.pid, ending, tail[-4096:])
         if (error := self._over_quota()) is not None:
             return error
