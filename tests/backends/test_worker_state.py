@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.backends import state_threads, state_tools
 from tests.processes import descendants
 from tests.sandbox.elsewhere import need_a_sandbox
 from toolpost import Caller, Executor, Registry, Runtime, ToolSpec, tool
+from toolpost.backends.python.pool import Target, WorkerPool
 from toolpost.config import Config
+from toolpost.digest import file_digest
 from toolpost.spec import Limits
 
 pytestmark = pytest.mark.anyio
@@ -225,6 +228,121 @@ async def test_attack_what_a_call_leaves_in_a_sandbox_is_gone_for_the_next_calle
             await output(executor, EVE, "run_code", code=code)
             assert await output(executor, BOB, "run_code", code=LOOK_AROUND) == [[], False]
             assert await output(executor, BOB, "greet", name="Ann") == "Hello Ann"
+
+
+LEAVE_SHARED_MEMORY = """
+import ctypes
+libc = ctypes.CDLL(None)
+assert libc.shmget(0x1234, 4096, 0o1666) >= 0
+"""
+FIND_SHARED_MEMORY = """
+import ctypes
+answer = ctypes.CDLL(None).shmget(0x1234, 0, 0) >= 0
+"""
+MAKE_A_QUEUE = """
+import ctypes, os
+answer = ctypes.CDLL(None, use_errno=True).mq_open(b"/left", os.O_CREAT | os.O_RDWR, 0o600, None)
+"""
+
+
+async def test_attack_memory_and_queues_do_not_outlive_a_caller_in_a_sandbox(sandbox: str) -> None:
+    async with running(*tools(sandbox)) as executor, asyncio.timeout(120):
+        await output(executor, EVE, "run_code", code=LEAVE_SHARED_MEMORY)
+        assert await output(executor, EVE, "run_code", code=FIND_SHARED_MEMORY) is True
+        assert await output(executor, BOB, "run_code", code=FIND_SHARED_MEMORY) is False
+        assert await output(executor, EVE, "run_code", code=MAKE_A_QUEUE) == -1
+
+
+PIPES = "import os\nanswer = [os.fstat(fd).st_ino for fd in (1, 2)]"
+SPOIL_THE_PIPES = (
+    "import fcntl, os\nfor fd in (1, 2): fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NONBLOCK)"
+)
+
+
+@pytest.mark.parametrize("state", ["caller", "call"])
+async def test_attack_no_two_callers_have_the_same_pipes(isolation: str, state: str) -> None:
+    said = []
+    async with running(*tools(isolation, state)) as executor, asyncio.timeout(120):
+        await output(executor, EVE, "run_code", code=SPOIL_THE_PIPES)
+        mine = await output(executor, EVE, "run_code", code=PIPES)
+        theirs = await output(executor, BOB, "run_code", code=PIPES)
+        assert not set(mine) & set(theirs)
+        printed = "print('x' * 500_000)"
+        result = await executor.execute(
+            "run_code", {"code": printed}, caller=BOB, on_progress=said.append
+        )
+        assert result.error is None
+
+
+async def test_attack_a_template_that_was_stopped_does_not_hold_up_the_next_caller(
+    isolation: str,
+) -> None:
+    stop = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)"
+    async with running(*tools(isolation), worker_wait=60) as executor, asyncio.timeout(40):
+        await output(executor, EVE, "run_code", code=stop)
+        assert await output(executor, BOB, "greet", name="Bob") == "Hello Bob"
+
+
+IDLE = "import os\nos.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0))"
+
+
+async def test_attack_the_class_of_a_template_is_not_the_next_callers(isolation: str) -> None:
+    async with running(*tools(isolation)) as executor, asyncio.timeout(60):
+        await output(executor, EVE, "run_code", code=IDLE)
+        found = await output(
+            executor, BOB, "run_code", code="import os\nanswer = os.sched_getscheduler(0)"
+        )
+    assert found == os.SCHED_OTHER
+
+
+@pytest.mark.parametrize("state", ["shared", "caller", "call"])
+async def test_attack_an_approved_call_runs_no_code_that_another_call_replaced(
+    state: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "bank.py").write_text(BANK, encoding="utf-8")
+    pay = Target("bank", "pay", code=file_digest(str(tmp_path / "bank.py")))
+    pool = WorkerPool(python_path=[str(tmp_path), *sys.path], size=1, state=state)
+    async with pool, asyncio.timeout(60):
+        for _ in range(2):
+            assert await pool.run(pay, {"to": "bob"}, principal="eve") == "paid bob"
+            await pool.run(Target("bank", "spoil"), {}, principal="eve")
+        assert await pool.run(pay, {"to": "bob"}, principal="eve") == "paid bob"
+
+
+BANK = """
+def pay(to):
+    return "paid " + to
+
+
+def spoil():
+    def steal(to):
+        return "paid eve"
+    pay.__code__ = steal.__code__
+"""
+
+
+async def test_attack_a_module_that_swaps_a_descriptor_is_not_forked(tmp_path: Path) -> None:
+    (tmp_path / "swapping.py").write_text(SWAPPING, encoding="utf-8")
+    (tmp_path / "shared").write_bytes(b"x" * 100)
+    pool = WorkerPool(python_path=[str(tmp_path), *sys.path], size=1, state="caller")
+    async with pool, asyncio.timeout(60):
+        assert await pool.run(Target("swapping", "seek"), {"to": 50}, principal="eve") == 50
+        assert await pool.run(Target("swapping", "tell"), {}, principal="bob") == 0
+
+
+SWAPPING = """
+import os
+os.close(0)
+fd = os.open(os.path.join(os.path.dirname(__file__), "shared"), os.O_RDONLY)
+
+
+def seek(to):
+    return os.lseek(fd, to, 0)
+
+
+def tell():
+    return os.lseek(fd, 0, 1)
+"""
 
 
 async def test_attack_the_template_of_a_sandbox_cannot_be_opened_by_its_fork(sandbox: str) -> None:

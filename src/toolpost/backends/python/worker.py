@@ -245,6 +245,7 @@ class Worker:
             await asyncio.wait((answer,), timeout=_FORK_LIMIT)
             if answer.done():
                 return answer.result()
+            answer.cancel()
             self.worn = True  # a call may have stopped it
             self.child.kill_soon()
         except CallError:
