@@ -18,7 +18,7 @@ from toolpost.config import GUARDS
 from toolpost.ledger.opening import lines_of
 from toolpost.ledger.reading import calls
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.verify]
 MANY, ADMITTED = 10_000, 110
 FENCE = 100
 ROUNDS = 3

@@ -16,7 +16,7 @@ from tests.killed_child import CONFIG, paying
 from tests.ledger.houses import audited, verified
 from toolpost import Runtime
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.verify]
 STANDS = {"asked": ("waiting", "approved", "used"), "approved": ("approved", "used")}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.bus.house import ROOT
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.verify]
 SECONDS = os.environ.get("SOAK_SECONDS", "60")
 """Ten minutes, by hand: ``SOAK_SECONDS=600``."""
 

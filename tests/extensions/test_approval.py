@@ -1261,6 +1261,7 @@ async def test_a_process_killed_while_it_asks_loses_no_request_and_uses_none_twi
         assert len(ran) == number + 1
 
 
+@pytest.mark.verify
 async def test_whenever_a_process_is_killed_no_approval_is_lost_or_used_twice(
     tmp_path: Path,
 ) -> None:

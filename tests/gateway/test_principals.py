@@ -125,7 +125,8 @@ async def test_the_audit_has_the_name_of_the_key(tmp_path: Path) -> None:
     assert call.asked.caller is not None
     assert (call.asked.caller.key, call.asked.caller.agent) == ("planner", "bot")
     async with program(tmp_path, config=config):
-        said = (tmp_path / "stderr").read_text(encoding="utf-8")
+        pass
+    said = (tmp_path / "stderr").read_text(encoding="utf-8")
     assert "no caller matches 'planer'; did you mean 'planner'?" in said
     assert "key:planner" not in said
 

@@ -17,7 +17,7 @@ from tests.gateway.program import CONFIG, Program, program, until
 from tests.gateway.running import Answer
 from tests.gateway.soaking import soaked
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180), pytest.mark.verify]
 
 
 async def test_hundreds_of_clients_of_every_sort_are_borne_and_nothing_is_lost(

