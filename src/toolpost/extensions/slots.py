@@ -3,7 +3,7 @@
 The innermost guard: whoever waits for a human, for another call or for a back-off holds no slot.
 A tool has ``limits.concurrency`` slots and a queue of ``limits.queue``; a group of tools, by a
 pattern, may share slots of its own (``[extensions.slots.groups]``). In the queue callers take
-turns, and the calls of each are first in, first out: who has many waits for himself. Nobody waits
+turns, and the calls of each are first in, first out. Nobody waits
 beyond his deadline. It refuses to know what a call does with its slot.
 
 A dry run takes no slot: it does not run the tool, so a preview or the acceptance of a job neither
