@@ -618,6 +618,53 @@ def test_many_codes_take_no_longer_than_many_letters() -> None:
         assert time.process_time() - began < 20
 
 
+@engines
+@pytest.mark.parametrize(
+    "piece", ["Z2hwX2", "Z2hwXw==", base64.b64encode(b"ghp_ sk-ant- ").decode()]
+)
+def test_what_seems_to_be_encoded_is_decoded_about_once(
+    rules: Rules, piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[int] = []
+    decoded = secret.decoded
+
+    def counted(code: bytes) -> bytes:
+        work.append(len(code))
+        return decoded(code)
+
+    monkeypatch.setattr(secret, "decoded", counted)
+    text = piece * (100_000 // len(piece))
+    rules.find(text)
+    assert sum(work) <= 1.3 * len(text)
+    assert len(work) <= len(text) / 20
+    work.clear()
+    token = base64.b64encode(f"a {TOKEN} b".encode()).decode()
+    assert token not in rules.redact_text(f"{text} {token}")
+    assert token not in rules.redact_text(f"{text}{token}")
+
+
+@engines
+@pytest.mark.parametrize("piece", ["kind: Secret\ndata:\n", 'kind: Secret "data": {'])
+def test_the_data_of_a_manifest_is_looked_for_about_once(
+    rules: Rules, piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    class Counted:
+        @staticmethod
+        def finditer(text: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
+            looked.append(min(end, len(text)) - start)
+            return data.finditer(text, start, end)
+
+    data = secret._DATA
+    monkeypatch.setattr(secret, "_DATA", Counted)
+    text = piece * (100_000 // len(piece))
+    rules.find(text)
+    assert 0 < sum(looked) <= 2 * len(text)
+    value = base64.b64encode(made(20).encode()).decode()
+    assert value not in rules.redact_text(f"{text}\nkind: Secret\ndata:\n  password: {value}\n")
+
+
 # --- measured on what no rule was written against ------------------------------------------------
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 Span = tuple[int, int]
 Match = re.Match[bytes]
 Check = Callable[[bytes, Match], Span | None]
 """Which part of a match is the finding; None if it is none after all."""
+
+Search = Callable[[bytes, Any], Iterator[Span]]
+"""Every finding of a rule in a text, given its compiled pattern."""
 
 _SAMPLE: Final = 512
 _ONE_WORD: Final = re.compile(rb"[A-Za-z]*[0-9]{0,4}")
@@ -37,6 +40,9 @@ class Rule:
     secret: bool = True
     step: int = 0
     """Where to look on after a match that was none: so many characters on; 0: after it."""
+    search: Search | None = None
+    """For a rule that looks around its matches: it decides where to look on, so that no part of a
+    text is looked at for every match again. ``check`` is not asked then."""
 
 
 def group(number: int) -> Check:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from binascii import Error, a2b_base64, b2a_base64
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from toolpost.redact.providers import NAMES, PREFIXED
 from toolpost.redact.rule import (
@@ -134,10 +135,11 @@ _WRAPPED_PATTERN: Final = (
 
 
 @cache
-def _tokens() -> tuple[re.Pattern[bytes], ...]:
-    return tuple(
-        re.compile(rf"{prefix}([{alphabet}]{{{least},}})".encode())
-        for _, prefix, alphabet, least in _WRAPPED
+def _token() -> re.Pattern[bytes]:
+    return re.compile(
+        "|".join(
+            rf"{prefix}([{alphabet}]{{{least},}})" for _, prefix, alphabet, least in _WRAPPED
+        ).encode()
     )
 
 
@@ -146,10 +148,8 @@ def _wrapped(text: bytes, match: Match) -> Span | None:
     joined, end = b"", match.start()
     for line in match.group().splitlines(keepends=True):
         first, joined, end = not joined, joined + line.strip(), end + len(line)
-        for token in _tokens():
-            if (found := token.match(joined)) is None:
-                continue
-            body = found.group(1)
+        if (found := _token().match(joined)) is not None:
+            body = found.group(found.lastindex or 0)
             sure = not first and mixed(body) and not wordy(body)
             return (match.start(), end - len(line) + len(line.rstrip())) if sure else None
     return None
@@ -353,44 +353,90 @@ def _old_vault(text: bytes, match: Match) -> Span | None:
 _DOCUMENT: Final = 4096
 _DATA: Final = re.compile(
     rb"(?m)^[ \t]*data:[ \t]*\r?\n((?:(?:[ \t]+\S.*|[ \t]*#.*)(?:\r?\n|\Z))+)"
-    rb"|\"data\":\s*\{([^}]*)\}"
+    rb"|\"data\":\s*\{([^{}]*)\}"
 )
 _DATUM: Final = re.compile(rb":[ \t]*[\"']?([A-Za-z0-9+/]{6,}={0,2})[\"']?[ \t]*(?:\r?\n|\Z|,|#)")
 
 
-def _kubernetes(text: bytes, match: Match) -> Span | None:
-    """The data of a manifest of this kind, before or after it in the same document."""
-    first = text.rfind(b"\n---", max(0, match.start() - _DOCUMENT), match.start())
-    begin = max(0, match.start() - _DOCUMENT) if first < 0 else first
-    last = text.find(b"\n---", match.end(), match.end() + _DOCUMENT)
-    data = _DATA.search(text, begin, match.end() + _DOCUMENT if last < 0 else last)
-    inside = None if data is None else data.span(data.lastindex or 0)
-    found = None if inside is None else [*_DATUM.finditer(text, *inside)]
-    return (found[0].start(1), found[-1].end(1)) if found else None
+def _kubernetes(text: bytes, pattern: Any) -> Iterator[Span]:
+    """The data of manifests of this kind, before or after it in the same document.
+
+    A match that is near another one of the same document is looked at with that one.
+    """
+    place = done = 0
+    while (match := pattern.search(text, place)) is not None:
+        before = max(done, match.start() - _DOCUMENT)
+        begin = max(before, text.rfind(b"\n---", before, match.start()))
+        end = text.find(b"\n---", match.end(), match.end() + 2 * _DOCUMENT)
+        place = match.end() + _DOCUMENT if end < 0 else end
+        done = match.end() + 2 * _DOCUMENT if end < 0 else end
+        for data in _DATA.finditer(text, begin, done):
+            if found := [*_DATUM.finditer(text, *data.span(data.lastindex or 0))]:
+                yield found[0].start(1), found[-1].end(1)
 
 
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_LONGEST_CODE: Final = 65_536
+_CODE: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
+_SHORTEST_CODE: Final = 20
+_LONG_CODE: Final = re.compile(rb"[A-Za-z0-9+/_-]{%d}" % _SHORTEST_CODE)
 _BEFORE_IT, _BEHIND_IT = 64, 640
-"""So much of the code is decoded, and no more: a key is not longer."""
+"""So much of the code belongs to a key that begins in it, and no more: a key is not longer."""
+_WINDOW: Final = 4096
 
 
-def _encoded(text: bytes, match: Match) -> Span | None:
-    """Base64 in which a key begins: decoded around it, and looked at again."""
-    start, end = match.span()
-    start -= len(before := text[max(0, start - _LONGEST_CODE) : start]) - len(
-        before.rstrip(_ALPHABET)
-    )
-    end += len(behind := text[end : end + _LONGEST_CODE]) - len(behind.lstrip(_ALPHABET))
-    first = start + max(0, match.start() - start - _BEFORE_IT) // 4 * 4
-    code = text[first : min(end, match.end() + _BEHIND_IT)].translate(_PLAIN_64)
-    plain = a2b_base64(code[: len(code) // 4 * 4] + _REST[len(code) % 4](code))
+def _encoded(text: bytes, pattern: Any) -> Iterator[Span]:
+    """Base64 in which a key begins: decoded from there on, and looked at again.
+
+    It is decoded a window at a time. The windows of one code overlap by what a key may take, so
+    that all of them together are little longer than the text, however often a key seems to begin in
+    it; and all of them together are looked at once.
+    """
+    codes: list[Span] = []
+    begins: list[int] = []
+    plain = bytearray()
+    for code, window in _windows(text, pattern):
+        codes.append(code)
+        begins.append(len(plain))
+        plain += decoded(text[slice(*window)]) + b"\n"
+    found = {codes[bisect_right(begins, place) - 1] for place in _keys_in(bytes(plain))}
+    for start, end in sorted(found):
+        padded = text[end : end + 2]
+        yield start, end + len(padded) - len(padded.lstrip(b"="))
+
+
+def _windows(text: bytes, pattern: Any) -> Iterator[tuple[Span, Span]]:
+    """The code around each place where a key seems to begin, and which part of it to decode."""
+    place = start = end = 0
+    while (match := pattern.search(text, place)) is not None:
+        if match.start() >= end:  # another code than that of the last match
+            gap = text[end : match.start()]
+            start = match.start() - len(gap) + len(gap.rstrip(_ALPHABET))
+            whole = _CODE.match(text, match.end())
+            end = whole.end() if whole else match.end()
+        if end - start < _SHORTEST_CODE:
+            if (longer := _LONG_CODE.search(text, end)) is None:
+                return
+            place = end = longer.start()
+            continue
+        first = start + max(0, match.start() - start - _BEFORE_IT) // 4 * 4
+        last = min(end, match.start() + _WINDOW)
+        yield (start, end), (first, last)
+        place = end if last == end else last - _BEHIND_IT
+
+
+def decoded(code: bytes) -> bytes:
+    """What base64 of either alphabet stands for; a rest that is too short for anything is left."""
+    code = code.translate(_PLAIN_64)
+    return a2b_base64(code[: len(code) // 4 * 4] + _REST[len(code) % 4](code))
+
+
+def _keys_in(plain: bytes) -> Iterator[int]:
+    small = plain.lower()
     for rule, pattern in _plain_rules():
-        for found in pattern.finditer(plain):
-            if rule.check is None or rule.check(plain, found) is not None:
-                padded = text[end : end + 2]
-                return start, end + len(padded) - len(padded.lstrip(b"="))
-    return None
+        if not rule.needs or any(need in small for need in rule.needs):
+            for found in pattern.finditer(plain):
+                if rule.check is None or rule.check(plain, found) is not None:
+                    yield found.start()
 
 
 _PLAIN_64: Final = bytes.maketrans(b"-_", b"+/")
@@ -535,7 +581,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("password", r"""(?i)\bkey="(?:cleartext)?password"[ \t\r\n]{1,8}"""
          r"""value="([^"\n]{1,200})\"""", needs=(b"password",), check=_url_password),
     Rule("kubernetes_secret", r"(?i)\bkind[\"']?:[ \t]{0,4}[\"']?secret\b",
-         needs=(b"secret",), check=_kubernetes),
+         needs=(b"secret",), search=_kubernetes),
     Rule("private_key", r"PuTTY-User-Key-File-[0-9][\s\S]{0,600}"
          r"Private-Lines:[ ][0-9]{1,4}\r?\n([A-Za-z0-9+/=\r\n]+)", needs=(b"putty-user-key",),
          check=_FIRST),
@@ -543,7 +589,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("secret", _PROVIDER, check=_of_a_provider),
     Rule("secret", _LISTED, _NAME_NEEDS, _listed),
     Rule("secret", _ELEMENT, _NAME_NEEDS, _listed),
-    Rule("secret", ENCODED_PATTERN, check=_encoded),
+    Rule("secret", ENCODED_PATTERN, search=_encoded),
     Rule("secret", _WRAPPED_PATTERN, check=_wrapped),
     Rule("secret", _ASSIGNMENT, _NAME_NEEDS, _assigned),
     Rule("secret", _FLAG, (b"--",), _assigned),
