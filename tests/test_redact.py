@@ -427,6 +427,35 @@ def test_an_unmistakable_key_is_found_behind_a_letter(rules: Rules, before: str)
         assert rules.redact_text(before + value) == f"{before}[redacted:{kind}]"
 
 
+KEYS = [
+    TOKEN, "AK" + "IA" + "Q3EGRIZ7XWB5LNKT", "sk-" + "ant-api03-" + made(90), "xo" + "xb-" + made(40),
+    "S" + "G." + made(22) + "." + made(43), "sk_" + "live_" + made(24), "AI" + "za" + made(35),
+    "gl" + "pat-" + made(20), "np" + "m_" + made(36), "h" + "f_" + made(34), "sk-" + "proj-" + made(48),
+]  # fmt: skip
+
+
+@engines
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key[:7])
+def test_nothing_that_is_added_to_a_key_hides_it(rules: Rules, key: str) -> None:
+    for more in ("xxxxx", "EXAMPLE", "placeholder", "B" * 12, "x" * 300, "_example", "your_"):
+        assert key[10:] not in rules.redact_text(f"use {key}{more} now"), more
+    for before in ("x", "0", "_", "KEY_"):
+        assert key[10:] not in rules.redact_text(f"use {before}{key} now"), before
+
+
+@engines
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "gh" + "p_" + "x" * 36,
+        "AK" + "IAIOSFODNN7EXAMPLE",
+        "sk-" + "ant-api03-your-key-xxxxxxxxxxxxx",
+    ],
+)
+def test_what_a_page_shows_in_the_place_of_a_key_is_left_alone(rules: Rules, made_up: str) -> None:
+    assert not rules.find(f"use {made_up} here")
+
+
 @engines
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_a_token_that_goes_on_in_the_next_line_is_found_with_all_of_it(

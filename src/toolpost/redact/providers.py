@@ -18,6 +18,7 @@ _HEX: Final = "0-9a-fA-F"
 PREFIXED: Final = (
     ("toolpost_key", r"tpk_[0-9a-f]{12}_", "0-9a-f", 64),
     ("anthropic_key", r"sk-ant-", _URL64, 24),
+    ("openai_key", r"sk-(?:proj|svcacct|admin)-", _URL64, 20),
     ("openai_key", r"sk-", _URL64, 20),
     ("github_token", r"gh[opsur]_", _ALNUM, 36),
     ("github_token", r"github_pat_", "A-Za-z0-9_", 22),

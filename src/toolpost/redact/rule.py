@@ -82,6 +82,25 @@ def entropy(text: bytes) -> float:
     return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 
+_COMMON: Final = frozenset(
+    b"th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve "
+    b"co me de hi ri ro ic ne ea ra ce li ch ll be ma si om ur ss ec ac ke ey ok ge et ta el la pa "
+    b"sw wo rd da tr un ct cr di ho no lo us ut id il ee ir ow pr so we ay em su ss po ap pi sh my "
+    b"ag am ie ad fi ul ld ns rs ts oo nc ot mp ai nn rt ev wi sa ni ca oc ly pl ol up ep bl ab".split()
+)
+"""Two letters that often follow each other in words."""
+_LETTERS: Final = re.compile(rb"[a-z]{2,}")
+
+
+def gibberish(text: bytes) -> bool:
+    """Letters, a row of them, that are no words: few of those follow each other that often do."""
+    text = text[:_SAMPLE].lower()
+    runs = _LETTERS.findall(text)
+    pairs = [run[i : i + 2] for run in runs for i in range(len(run) - 1)]
+    few = sum(pair in _COMMON for pair in pairs)
+    return len(pairs) >= 12 and len(set(text)) >= 9 and few < 0.4 * len(pairs)
+
+
 def random(text: bytes) -> bool:
     """Looks like something a machine made up."""
     return len(text) >= 16 and mixed(text) and not wordy(text) and entropy(text) >= 3.0

@@ -22,6 +22,7 @@ from toolpost.redact.rule import (
     Rule,
     Span,
     entropy,
+    gibberish,
     group,
     mixed,
     random,
@@ -46,9 +47,21 @@ _PLACEHOLDER: Final = re.compile(
 )
 
 
-def _made_up(body: bytes) -> bool:
-    """What a page shows in the place of a key: ``AKIAIOSFODNN7EXAMPLE``, ``xxxxxxxx``."""
-    return entropy(body) < 1.9 or _PLACEHOLDER.search(body[:200]) is not None
+def _made_up(body: bytes, least: int = 0) -> bool:
+    """What a page shows in the place of a key: ``AKIAIOSFODNN7EXAMPLE``, ``xxxxxxxx``. A key to
+    which such a word was added is one: it has at least ``least`` characters of its own.
+    """
+    core = body[: max(least, _CORE)]
+    if entropy(core) < 1.9:
+        return True
+    if _PLACEHOLDER.search(body[:200]) is None:
+        return False
+    if random(_PLACEHOLDER.sub(b"", body[:200])):
+        return False
+    return _PLACEHOLDER.search(core) is not None or not (random(core) or gibberish(core))
+
+
+_CORE: Final = 16
 
 
 def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
@@ -58,25 +71,44 @@ def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
     longest = max(literals, key=len, default="")
 
     words = "_" in alphabet or "." in alphabet or alphabet == "A-Za-z0-9-"
+    joined = kind in _JOINED or prefix in _JOINED_IF_RANDOM
 
     def check(text: bytes, match: Match) -> Span | None:
         body = match.group(1)
-        if kind == "gcp_key" and len(body) != least and _in_a_word(text, match.start()):
-            return None  # a piece of a picture
-        if _made_up(body):
+        within = _in_a_word(text, match.start())
+        if kind == "gcp_key" and within and len(body) != least and _is_picture(text, match):
+            return None
+        if _made_up(body, least):
+            return None
+        if within and prefix in _JOINED_IF_RANDOM and not (random(body) and scrambled(body)):
             return None
         if words:  # then a name may look like it: sk-spinner-dark-blue
-            return match.span() if mixed(body) and not wordy(body) else None
+            sure = mixed(body) and not wordy(body)
+            return match.span() if sure or (kind in _JOINED and gibberish(body)) else None
         if kind in _EXACT and (len(body) != least or not scrambled(body) or _is_hex(body)):
             return None
         return match.span()
 
     return Rule(
         kind,
-        rf"{'' if kind in _JOINED else _WORD}{prefix}([{alphabet}]{{{least},}})",
+        rf"{'' if joined else _WORD}{prefix}([{alphabet}]{{{least},}})",
         needs=(longest.lower().encode(),) if longest else (),
         check=check,
     )
+
+
+_JOINED_IF_RANDOM: Final = (
+    r"[rs]k_(?:live|test|prod)_",
+    r"(?:hf_|api_org_)",
+    r"sk-(?:proj|svcacct|admin)-",
+)
+"""Words end like these: behind a letter only what is random is a key."""
+
+
+def _is_picture(text: bytes, match: Match) -> bool:
+    """Far more of the same letters around it than a key and a few others have."""
+    around = text[max(0, match.start() - 16) : match.start()]
+    return not around.strip(_ALPHABET) or len(match.group(1)) > 80
 
 
 _EXACT: Final = (
@@ -335,7 +367,11 @@ def _listed(text: bytes, match: Match) -> Span | None:
 
 
 def _aws(text: bytes, match: Match) -> Span | None:
-    return None if _made_up(match.group(1)) else match.span()
+    """Inside a longer word only with a digit in it: letters alone may be a part of anything."""
+    body, follows = match.group(1), text[match.end() : match.end() + 1]
+    if (follows.isalnum() or follows == b"_") and not mixed(body):
+        return None
+    return None if _made_up(body) else match.span()
 
 
 def _in_a_header(text: bytes, match: Match) -> Span | None:
@@ -526,7 +562,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
         needs=(b"private key", b"private+key"),  # as a form is sent
         check=_private_key,
     ),
-    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})\b",
+    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})",
          needs=(b"akia", b"asia", b"abia", b"acca"), check=_aws),
     Rule("sidekiq_key", r"(?i)\bbundle_[a-z_]{1,40}__contribsys__com[\"' =:]{1,5}"
          r"([0-9a-f]{8}:[0-9a-f]{8})", needs=(b"contribsys",), check=_FIRST),
