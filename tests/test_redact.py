@@ -428,9 +428,11 @@ def test_an_unmistakable_key_is_found_behind_a_letter(rules: Rules, before: str)
 
 
 KEYS = [
-    TOKEN, "AK" + "IA" + "Q3EGRIZ7XWB5LNKT", "sk-" + "ant-api03-" + made(90), "xo" + "xb-" + made(40),
-    "S" + "G." + made(22) + "." + made(43), "sk_" + "live_" + made(24), "AI" + "za" + made(35),
-    "gl" + "pat-" + made(20), "np" + "m_" + made(36), "h" + "f_" + made(34), "sk-" + "proj-" + made(48),
+    TOKEN, "AK" + "IA" + "Q3EGRIZ7XWB5LNKT", "sk-" + "ant-api03-" + made(90),
+    "xo" + "xb-" + made(40), "S" + "G." + made(22) + "." + made(43), "sk_" + "live_" + made(24),
+    "AI" + "za" + made(35),
+    "gl" + "pat-" + made(20), "np" + "m_" + made(36), "h" + "f_" + made(34),
+    "sk-" + "proj-" + made(48),
 ]  # fmt: skip
 
 
@@ -468,6 +470,22 @@ def test_a_token_that_goes_on_in_the_next_line_is_found_with_all_of_it(
     )
     jwt = next(value for kind, value, _ in SECRETS if kind == "jwt")
     assert rules.redact_text(f"{jwt[:30]}{ending}{jwt[30:]}") == "[redacted:secret]"
+
+
+@engines
+@pytest.mark.parametrize("columns", [64, 76])
+@pytest.mark.parametrize("indent", ["", "    "])
+@pytest.mark.parametrize("length", [100, 131, 300, 700])
+def test_of_a_token_over_many_lines_nothing_is_left(
+    rules: Rules, length: int, indent: str, columns: int
+) -> None:
+    for prefix in ("sk-" + "ant-api03-", "gl" + "pat-", "ya" + "29.", "github" + "_pat_"):
+        token = prefix + made(length - len(prefix))
+        lines = [token[at : at + columns] for at in range(0, length, columns)]
+        text = f"\n{indent}".join(lines)
+        assert rules.redact_text(f"{text}\nand so on\n").endswith("]\nand so on\n")
+        left = rules.redact_text(f"{text}\nnext: 1\n")
+        assert left.startswith("[redacted:") and left.count("\n") == 2, left
 
 
 def test_everything_that_cannot_be_seen_is_known_by_the_search() -> None:

@@ -99,10 +99,14 @@ def redacted_and_shortened(text: str, most: int) -> str:
 
 
 def _redacted(text: str, most: int) -> str:
-    """So much of the text, and a margin, without secrets."""
+    """So much of the text, and a margin, without secrets; what is cut, without personal data, too:
+    whoever looks for that later could not find a part of it.
+    """
     if len(text) < _LEAST:
         return text
     redact = import_module("toolpost.redact")  # by its name: it stands above this
+    if len(text) <= most:
+        return str(redact.without_secrets(text))
     return str(redact.redact_text(text[: most + _MARGIN]))
 
 

@@ -86,7 +86,8 @@ _COMMON: Final = frozenset(
     b"th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve "
     b"co me de hi ri ro ic ne ea ra ce li ch ll be ma si om ur ss ec ac ke ey ok ge et ta el la pa "
     b"sw wo rd da tr un ct cr di ho no lo us ut id il ee ir ow pr so we ay em su ss po ap pi sh my "
-    b"ag am ie ad fi ul ld ns rs ts oo nc ot mp ai nn rt ev wi sa ni ca oc ly pl ol up ep bl ab".split()
+    b"ag am ie ad fi ul ld ns rs ts oo nc ot mp ai nn rt ev wi sa ni ca oc ly pl ol "
+    b"up ep bl ab".split()
 )
 """Two letters that often follow each other in words."""
 _LETTERS: Final = re.compile(rb"[a-z]{2,}")

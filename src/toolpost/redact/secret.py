@@ -160,10 +160,13 @@ _WRAPPED: Final = (
         if row[1][:4] not in ("SK", "[0-9", "[A-Z", "[MNO", "cio", "oy2", "(?:b", "4b1d")
     ),
 )
+_MOST_LINES: Final = 24
 _WRAPPED_PATTERN: Final = (
     rf"\b(?:eyJ|{'|'.join(row[1] for row in _WRAPPED if row[1][:3] != 'eyJ')})"
-    rf"[{_LINE}]{{0,80}}(?:\r?\n[ \t]{{0,16}}[{_LINE}]+){{1,3}}"
+    rf"[{_LINE}]{{0,200}}(?:\r?\n[ \t]{{0,16}}[{_LINE}]+){{1,{_MOST_LINES}}}"
 )
+_WIDTHS: Final = (60, 64, 70, 72, 75, 76, 78, 79, 80)
+_A_WORD: Final = re.compile(rb"[A-Za-z]?[a-z]*[.]?|[A-Z]*[.]?|[0-9.]+")
 
 
 @cache
@@ -176,15 +179,39 @@ def _token() -> re.Pattern[bytes]:
 
 
 def _wrapped(text: bytes, match: Match) -> Span | None:
-    """A token that goes on in the next line, up to the line that makes it one."""
-    joined, end = b"", match.start()
-    for line in match.group().splitlines(keepends=True):
-        first, joined, end = not joined, joined + line.strip(), end + len(line)
-        if (found := _token().match(joined)) is not None:
-            body = found.group(found.lastindex or 0)
-            sure = not first and mixed(body) and not wordy(body)
-            return (match.start(), end - len(line) + len(line.rstrip())) if sure else None
-    return None
+    """A token that goes on in the next lines: up to the line that makes it one, and on as long as
+    what follows is a part of it.
+    """
+    lines = match.group().splitlines(keepends=True)
+    begin = text.rfind(b"\n", max(0, match.start() - 200), match.start()) + 1
+    width = match.start() - begin + len(lines[0].rstrip())
+    whole = b"".join(line.strip() for line in lines)
+    if (found := _token().match(whole)) is None:
+        return None
+    body = found.group(found.lastindex or 0)
+    if not (mixed(body) and not wordy(body)):
+        return None
+    joined, end, last, full, complete = b"", match.start(), match.start(), False, False
+    for number, line in enumerate(lines):
+        part = line.strip()
+        after = end + len(line.rstrip())
+        complete = complete or (number > 0 and _token().match(joined) is not None)
+        if complete and not _goes_on(part, width, full, text[after : after + 1]):
+            break
+        joined, last, end = joined + part, after, end + len(line)
+        full = number > 0 and len(line.rstrip()) >= width
+    if last == match.start() + len(lines[0].rstrip()):
+        return None  # it is all in one line: that is for the other rules
+    return match.start(), last
+
+
+def _goes_on(part: bytes, width: int, full: bool, follows: bytes) -> bool:
+    """Whether a line is a part of the token that the lines before it end with."""
+    if _token().match(part) is not None or follows not in (b"", b"\r", b"\n"):
+        return False
+    if random(part) or scrambled(part) or gibberish(part):
+        return True
+    return (full or width in _WIDTHS) and (full or _A_WORD.fullmatch(part) is None)
 
 
 def _private_key(text: bytes, match: Match) -> Span | None:
