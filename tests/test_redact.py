@@ -488,6 +488,53 @@ def test_of_a_token_over_many_lines_nothing_is_left(
         assert left.startswith("[redacted:") and left.count("\n") == 2, left
 
 
+LETTERS = "QxZrTbWkJvNhGdLpXcMfYsKq"
+SHORT = "mSUuD5PDQb7z"
+
+
+@engines
+@pytest.mark.parametrize(
+    ("around", "value"),
+    [
+        ("--client-secret {}", made(24)), ("DB_PASS={}", SHORT), ("pass: {}", SHORT),
+        ("ENV API_TOKEN {}", made(24)), ("aws_secret_access_key {}", made(40)),
+        ("DD-APPLICATION-KEY: {}", made(40, "0123456789abcdef")),
+        ('curl -b "session={}" https://a.example', made(24)), ("POSTGRES_PASSWORD: {}", SHORT),
+        ("password: {}", SHORT), ("--password {}", SHORT), ("<password>{}</password>", SHORT),
+        ("token: {}", LETTERS), ('API_KEY="{}"', LETTERS), ("password={}", LETTERS),
+        ("secret: {}", LETTERS.lower()), ("it is gl" + "pat-{} there", LETTERS[:20]),
+        ("sshpass -p {} ssh -p 2222 a@b", SHORT), ("sshpass -p'{}' ssh a@b", SHORT),
+        ("docker login -u me -p {} registry.example", SHORT), ("redis-cli -h x -a {} ping", SHORT),
+        ("- name: DB_PASSWORD\n  value: {}\n", SHORT),
+        ("kind: Secret\nstringData:\n  user: bob\n  pw: {}\n", SHORT),
+        ("db.example.com:5432:app:bob:{}\n", SHORT),
+        ("https://{}@o12345.ingest.sentry.example/4501", made(32, "0123456789abcdef")),
+        ("ph" + "x_{}", made(43)),
+        ("CCI" + "PAT_{}", made(22) + "_" + made(40, "0123456789abcdef")),
+    ],
+)  # fmt: skip
+def test_a_value_is_a_secret_where_a_name_or_a_flag_says_so(
+    rules: Rules, around: str, value: str
+) -> None:
+    assert value not in rules.redact_text(around.format(value))
+
+
+@engines
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pass: 12 passed", "pass: everything", "bypass=aB3dE5gH", "--pass-through yes",
+        "password: newPassword2", "token: configurationRepositoryName", "ENV TOKEN_FILE /run/token",
+        "ssh -p 2222 a@b", "docker run -p 8080:80 nginx", "ls -a somewhere", "sort -b key=value",
+        "- name: TOKEN_LIFETIME\n  value: 30minutes\n", "at 10:20:30:400:something",
+        "API_KEY=internationalizationsettings", "name: password\nvalue: required\n",
+        "stringData:\n  pw: something\n", "secret: ClusterServiceAccountTokenController",
+    ],
+)  # fmt: skip
+def test_a_name_or_a_flag_alone_makes_no_secret(rules: Rules, text: str) -> None:
+    assert rules.find(text) == []
+
+
 def test_everything_that_cannot_be_seen_is_known_by_the_search() -> None:
     unseen = re.compile(f"[{UNSEEN}]")
     for code in range(sys.maxunicode + 1):

@@ -134,6 +134,8 @@ PREFIXED: Final = (
     ("onepassword_token", r"ops_eyJ", _B64, 60),
     ("openshift_token", r"sha256~", _URL64, 43),
     ("pinecone_key", r"pcsk_", "A-Za-z0-9_", 50),
+    ("posthog_key", r"phx_", _ALNUM, 36),
+    ("circleci_token", r"CCIPAT_[A-Za-z0-9]{22}_", "0-9a-f", 40),
     ("plaid_token", r"access-(?:sandbox|development|production)-", "0-9a-f-", 36),
     ("prefect_key", r"pn[ub]_", _ALNUM, 36),
     ("readme_key", r"rdme_", "a-z0-9", 70),

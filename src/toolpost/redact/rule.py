@@ -93,6 +93,9 @@ _COMMON: Final = frozenset(
 _LETTERS: Final = re.compile(rb"[a-z]{2,}")
 
 
+_CASES: Final = re.compile(rb"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+
+
 def gibberish(text: bytes) -> bool:
     """Letters, a row of them, that are no words: few of those follow each other that often do."""
     text = text[:_SAMPLE].lower()
@@ -100,6 +103,20 @@ def gibberish(text: bytes) -> bool:
     pairs = [run[i : i + 2] for run in runs for i in range(len(run) - 1)]
     few = sum(pair in _COMMON for pair in pairs)
     return len(pairs) >= 12 and len(set(text)) >= 9 and few < 0.4 * len(pairs)
+
+
+def jumbled(text: bytes) -> bool:
+    """Short, and made up by a machine all the same: small and capital letters and digits, or
+    letters that change often between small and capital, and no word among them.
+    """
+    text = text[:_SAMPLE]
+    if len(text) < 10 or len(set(text)) < 6 or text == text.lower() or text == text.upper():
+        return False
+    if not mixed(text) and len(_CASES.findall(text)) < 4:
+        return False
+    low = text.lower()
+    pairs = [low[i : i + 2] for i in range(len(low) - 1)]
+    return sum(pair in _COMMON for pair in pairs) <= 0.3 * len(pairs)
 
 
 def random(text: bytes) -> bool:

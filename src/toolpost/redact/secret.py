@@ -24,6 +24,7 @@ from toolpost.redact.rule import (
     entropy,
     gibberish,
     group,
+    jumbled,
     mixed,
     random,
     scrambled,
@@ -265,6 +266,11 @@ def _blank(value: bytes) -> bool:
 
 _CURL: Final = re.compile(rb"(?i)\bcurl(?:\.exe)?(?:[ \t]|\Z)")
 _MYSQL: Final = re.compile(rb"(?i)\b(?:mysql|mariadb)-?[a-z]{0,20}(?:\.exe)?(?:[ \t]|\Z)")
+_LOGIN: Final = re.compile(
+    rb"\b(?:docker|podman|nerdctl|buildah|skopeo|helm[ \t]+registry)[ \t]+login\b"
+)
+_REDIS: Final = re.compile(rb"\bredis-cli\b")
+_ANY: Final = re.compile(rb"")
 _ELSEWHERE: Final = re.compile(rb"\b(?:docker|podman|nerdctl)[ \t]+(?:run|create)\b")  # its -u, -p
 _COMMANDS: Final = re.compile(rb"(?<!\\)[\n;|]|&&")
 _SO_FAR: Final = 400
@@ -309,6 +315,11 @@ def _cookie(text: bytes, match: Match) -> Span | None:
     return (kept[0][0], kept[-1][1]) if kept else None
 
 
+def _curl_cookie(text: bytes, match: Match) -> Span | None:
+    before = _COMMANDS.split(text[max(0, match.start() - _SO_FAR) : match.start()])[-1]
+    return _cookie(text, match) if _CURL.search(before + b" ") else None
+
+
 def _lets_in(name: bytes, value: bytes) -> bool:
     if _blank(value):
         return False
@@ -342,12 +353,26 @@ def _assigned(text: bytes, match: Match) -> Span | None:
 
 
 def _key(value: bytes, quoted: bool, around: bytes) -> bool:
-    return random(value)
+    return random(value) or _letters(value)
+
+
+def _letters(value: bytes) -> bool:
+    """A row of letters, and digits at its end perhaps, that are no words."""
+    return len(value) >= 20 and value.isalnum() and not _is_hex(value) and gibberish(value)
+
+
+def _named(text: bytes, match: Match) -> Span | None:
+    """A value that a name beside it calls a secret, and that a machine made up."""
+    which = match.lastindex or 0
+    value = match.group(which)
+    if _blank(value) or b"://" in value or value[:1] in _NOT_A_VALUE or _made_up(value):
+        return None
+    return match.span(which) if _password(value, False, b"") else None
 
 
 def _password(value: bytes, quoted: bool, around: bytes) -> bool:
     """People choose it: shorter, and words in it; in code an unquoted word is a variable."""
-    if random(value):
+    if random(value) or _letters(value) or jumbled(value):
         return True
     classes = (
         value != value.upper(),
@@ -418,6 +443,10 @@ _DATA: Final = re.compile(
     rb"(?m)^[ \t]*data:[ \t]*\r?\n((?:(?:[ \t]+\S.*|[ \t]*#.*)(?:\r?\n|\Z))+)"
     rb"|\"data\":\s*\{([^{}]*)\}"
 )
+_STRING_DATA: Final = re.compile(
+    rb"(?m)^[ \t]*stringData:[ \t]*\r?\n((?:(?:[ \t]+\S.*|[ \t]*#.*)(?:\r?\n|\Z))+)"
+)
+_STRING: Final = re.compile(rb"(?m)^[ \t]+[^\s:#]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{5,})")
 _DATUM: Final = re.compile(rb":[ \t]*[\"']?([A-Za-z0-9+/]{6,}={0,2})[\"']?[ \t]*(?:\r?\n|\Z|,|#)")
 
 
@@ -436,6 +465,10 @@ def _kubernetes(text: bytes, pattern: Any) -> Iterator[Span]:
         for data in _DATA.finditer(text, begin, done):
             if found := [*_DATUM.finditer(text, *data.span(data.lastindex or 0))]:
                 yield found[0].start(1), found[-1].end(1)
+        for data in _STRING_DATA.finditer(text, begin, done):
+            for value in _STRING.finditer(text, *data.span(1)):
+                if not _blank(value.group(1)):
+                    yield value.span(1)
 
 
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
@@ -525,7 +558,7 @@ def _long(text: bytes, match: Match) -> Span | None:
 _SLASH: Final = r"\\{0,7}/"
 _NAMED: Final = (
     r"password|passwd|passphrase|passwort|pwd|secret|token|credentials?|creds?|authorization"
-    r"|(?:api|access|secret|private|signing|encryption|auth|account|master|service)[_. -]?key"
+    r"|(?:api|access|secret|private|signing|encryption|auth|account|application|master|service)[_. -]?key"
 )
 _QUOTE: Final = r"""[\\"'`]|&(?:quot|apos|#(?:34|39|x22|x27));"""
 """As it stands, escaped once or often, in a page."""
@@ -536,8 +569,25 @@ _ASSIGNMENT: Final = (
     r"""((?:[^\s"'`,;&<>(){}\[\]|\\]|\\{1,7}/){8,})"""
 )
 _FLAG: Final = (
-    r"(?i)--(password|passwd|passphrase|secret|token|(?:api|access|secret|private|auth)-?key)"
+    r"(?i)--(?:[a-z0-9]{1,20}-){0,3}(password|passwd|passphrase|pass|secret|token|(?:api|access|secret|private|auth)-?key)"
     r"""([ \t]{1,4}["']?)([^\s"'`,;&<>(){}\[\]|\\]{8,})"""
+)
+_PASS: Final = (
+    rf"""(?i)(?:^|[^A-Za-z0-9])(pass)((?:{_QUOTE}|\]){{0,16}}[ \t]{{0,8}}(?:=>|=|:)[ \t]{{0,8}}"""
+    rf"""(?:{_QUOTE}){{0,16}})([^\s"'`,;&<>(){{}}\[\]|\\]{{8,}})"""
+)
+_STATED: Final = (
+    rf"(?i)\b(?:env[ \t]{{1,4}}[A-Za-z0-9_]{{0,40}}(?:{_NAMED}|pass)[A-Za-z0-9_]{{0,10}}"
+    r"""|aws_secret_access_key)[ \t]{1,4}["']?([^\s"'`=]{8,})"""
+)
+_NAME_AND_VALUE: Final = (
+    r"""(?i)\bname["']?:[ \t]{0,4}["']?[A-Za-z0-9_.-]{0,60}"""
+    rf"""(?:{_NAMED}|pass)[A-Za-z0-9_]{{0,10}}"""
+    r"""["']?,?[ \t]{0,4}\r?\n[ \t]{0,40}["']?value["']?:[ \t]{0,4}["']?([^\s"']{8,})"""
+)
+_PGPASS: Final = (
+    r"(?:^|\n)[A-Za-z0-9.*_-]{1,100}:(?:[0-9]{4,5}|\*):[A-Za-z0-9.*_-]{1,64}:[A-Za-z0-9.*_-]{1,64}:"
+    r"([^\s:]{6,})"
 )
 _QUOTED: Final = r"""\"([^"\n]+)"|'([^'\n]+)'|([^\s"'`;|&-][^\s"'`;|&]*)"""
 _USER_AND: Final = (
@@ -634,6 +684,19 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("password", rf"[ \t\n](?:-[A-Za-z]{{0,8}}[uU]|--(?:proxy-)?user){_BETWEEN}"
          rf"(?:{_USER_AND})", needs=(b"-",), check=_on_the_command_line(_CURL)),
     Rule("password", rf"[ \t]-p(?:{_QUOTED})", needs=(b"-p",), check=_on_the_command_line(_MYSQL)),
+    Rule("password", rf"\bsshpass[ \t]{{1,4}}-p[ \t]{{0,4}}(?:{_QUOTED})",
+         needs=(b"sshpass",), check=_on_the_command_line(_ANY)),
+    Rule("password", rf"[ \t](?:-p|--password)[ \t=]{{0,4}}(?:{_QUOTED})", needs=(b"-p",),
+         check=_on_the_command_line(_LOGIN)),
+    Rule("password", rf"[ \t](?:-a|--pass)[ \t=]{{1,4}}(?:{_QUOTED})", needs=(b"-a", b"--pass"),
+         check=_on_the_command_line(_REDIS)),
+    Rule("password", _PGPASS, check=_named),
+    Rule("cookie", rf"[ \t\n](?:-b|--cookie){_BETWEEN}"
+         r"""["']?([^\s=;,:"']{1,100}=[^\n"']{1,400})""",
+         needs=(b"-b", b"--cookie"), check=_curl_cookie),
+    Rule("sentry_dsn", r"://([0-9a-f]{32})(?::[0-9a-f]{32})?@[A-Za-z0-9.-]{1,100}"
+         r"(?::[0-9]{1,5})?/[0-9]",
+         needs=(b"://",), check=_FIRST),
     Rule("cookie", _COOKIES, (b"cookie",), _cookie),
     Rule("authorization", _SCHEME, (b"authorization",), _bearer),
     Rule("basic_credentials", r"""(?i)[\s"':,{]_?auth["']?[ \t]{0,4}[:=][ \t]{0,4}["']?"""
@@ -651,7 +714,10 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("authorization", _HEADER, needs=(b"-h", b"-header"), check=_in_a_header),
     Rule("secret", _PROVIDER, check=_of_a_provider),
     Rule("secret", _LISTED, _NAME_NEEDS, _listed),
-    Rule("secret", _ELEMENT, _NAME_NEEDS, _listed),
+    Rule("secret", _ELEMENT, _NAME_NEEDS, _named),
+    Rule("secret", _PASS, (b"pass",), _assigned),
+    Rule("secret", _STATED, (*_NAME_NEEDS, b"pass", b"cred"), _named),
+    Rule("secret", _NAME_AND_VALUE, (b"value",), _named),
     Rule("secret", ENCODED_PATTERN, search=_encoded),
     Rule("secret", _WRAPPED_PATTERN, check=_wrapped),
     Rule("secret", _ASSIGNMENT, _NAME_NEEDS, _assigned),
