@@ -427,6 +427,37 @@ def test_an_unmistakable_key_is_found_behind_a_letter(rules: Rules, before: str)
         assert rules.redact_text(before + value) == f"{before}[redacted:{kind}]"
 
 
+KEYS = [
+    TOKEN, "AK" + "IA" + "Q3EGRIZ7XWB5LNKT", "sk-" + "ant-api03-" + made(90),
+    "xo" + "xb-" + made(40), "S" + "G." + made(22) + "." + made(43), "sk_" + "live_" + made(24),
+    "AI" + "za" + made(35),
+    "gl" + "pat-" + made(20), "np" + "m_" + made(36), "h" + "f_" + made(34),
+    "sk-" + "proj-" + made(48),
+]  # fmt: skip
+
+
+@engines
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key[:7])
+def test_nothing_that_is_added_to_a_key_hides_it(rules: Rules, key: str) -> None:
+    for more in ("xxxxx", "EXAMPLE", "placeholder", "B" * 12, "x" * 300, "_example", "your_"):
+        assert key[10:] not in rules.redact_text(f"use {key}{more} now"), more
+    for before in ("x", "0", "_", "KEY_"):
+        assert key[10:] not in rules.redact_text(f"use {before}{key} now"), before
+
+
+@engines
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "gh" + "p_" + "x" * 36,
+        "AK" + "IAIOSFODNN7EXAMPLE",
+        "sk-" + "ant-api03-your-key-xxxxxxxxxxxxx",
+    ],
+)
+def test_what_a_page_shows_in_the_place_of_a_key_is_left_alone(rules: Rules, made_up: str) -> None:
+    assert not rules.find(f"use {made_up} here")
+
+
 @engines
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_a_token_that_goes_on_in_the_next_line_is_found_with_all_of_it(
@@ -439,6 +470,69 @@ def test_a_token_that_goes_on_in_the_next_line_is_found_with_all_of_it(
     )
     jwt = next(value for kind, value, _ in SECRETS if kind == "jwt")
     assert rules.redact_text(f"{jwt[:30]}{ending}{jwt[30:]}") == "[redacted:secret]"
+
+
+@engines
+@pytest.mark.parametrize("columns", [64, 76])
+@pytest.mark.parametrize("indent", ["", "    "])
+@pytest.mark.parametrize("length", [100, 131, 300, 700])
+def test_of_a_token_over_many_lines_nothing_is_left(
+    rules: Rules, length: int, indent: str, columns: int
+) -> None:
+    for prefix in ("sk-" + "ant-api03-", "gl" + "pat-", "ya" + "29.", "github" + "_pat_"):
+        token = prefix + made(length - len(prefix))
+        lines = [token[at : at + columns] for at in range(0, length, columns)]
+        text = f"\n{indent}".join(lines)
+        assert rules.redact_text(f"{text}\nand so on\n").endswith("]\nand so on\n")
+        left = rules.redact_text(f"{text}\nnext: 1\n")
+        assert left.startswith("[redacted:") and left.count("\n") == 2, left
+
+
+LETTERS = "QxZrTbWkJvNhGdLpXcMfYsKq"
+SHORT = "mSUuD5PDQb7z"
+
+
+@engines
+@pytest.mark.parametrize(
+    ("around", "value"),
+    [
+        ("--client-secret {}", made(24)), ("DB_PASS={}", SHORT), ("pass: {}", SHORT),
+        ("ENV API_TOKEN {}", made(24)), ("aws_secret_access_key {}", made(40)),
+        ("DD-APPLICATION-KEY: {}", made(40, "0123456789abcdef")),
+        ('curl -b "session={}" https://a.example', made(24)), ("POSTGRES_PASSWORD: {}", SHORT),
+        ("password: {}", SHORT), ("--password {}", SHORT), ("<password>{}</password>", SHORT),
+        ("token: {}", LETTERS), ('API_KEY="{}"', LETTERS), ("password={}", LETTERS),
+        ("secret: {}", LETTERS.lower()), ("it is gl" + "pat-{} there", LETTERS[:20]),
+        ("sshpass -p {} ssh -p 2222 a@b", SHORT), ("sshpass -p'{}' ssh a@b", SHORT),
+        ("docker login -u me -p {} registry.example", SHORT), ("redis-cli -h x -a {} ping", SHORT),
+        ("- name: DB_PASSWORD\n  value: {}\n", SHORT),
+        ("kind: Secret\nstringData:\n  user: bob\n  pw: {}\n", SHORT),
+        ("db.example.com:5432:app:bob:{}\n", SHORT),
+        ("https://{}@o12345.ingest.sentry.example/4501", made(32, "0123456789abcdef")),
+        ("ph" + "x_{}", made(43)),
+        ("CCI" + "PAT_{}", made(22) + "_" + made(40, "0123456789abcdef")),
+    ],
+)  # fmt: skip
+def test_a_value_is_a_secret_where_a_name_or_a_flag_says_so(
+    rules: Rules, around: str, value: str
+) -> None:
+    assert value not in rules.redact_text(around.format(value))
+
+
+@engines
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pass: 12 passed", "pass: everything", "bypass=aB3dE5gH", "--pass-through yes",
+        "password: newPassword2", "token: configurationRepositoryName", "ENV TOKEN_FILE /run/token",
+        "ssh -p 2222 a@b", "docker run -p 8080:80 nginx", "ls -a somewhere", "sort -b key=value",
+        "- name: TOKEN_LIFETIME\n  value: 30minutes\n", "at 10:20:30:400:something",
+        "API_KEY=internationalizationsettings", "name: password\nvalue: required\n",
+        "stringData:\n  pw: something\n", "secret: ClusterServiceAccountTokenController",
+    ],
+)  # fmt: skip
+def test_a_name_or_a_flag_alone_makes_no_secret(rules: Rules, text: str) -> None:
+    assert rules.find(text) == []
 
 
 def test_everything_that_cannot_be_seen_is_known_by_the_search() -> None:
@@ -616,6 +710,53 @@ def test_many_codes_take_no_longer_than_many_letters() -> None:
         began = time.process_time()
         rules.find(text)
         assert time.process_time() - began < 20
+
+
+@engines
+@pytest.mark.parametrize(
+    "piece", ["Z2hwX2", "Z2hwXw==", base64.b64encode(b"ghp_ sk-ant- ").decode()]
+)
+def test_what_seems_to_be_encoded_is_decoded_about_once(
+    rules: Rules, piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[int] = []
+    decoded = secret.decoded
+
+    def counted(code: bytes) -> bytes:
+        work.append(len(code))
+        return decoded(code)
+
+    monkeypatch.setattr(secret, "decoded", counted)
+    text = piece * (100_000 // len(piece))
+    rules.find(text)
+    assert sum(work) <= 1.3 * len(text)
+    assert len(work) <= len(text) / 20
+    work.clear()
+    token = base64.b64encode(f"a {TOKEN} b".encode()).decode()
+    assert token not in rules.redact_text(f"{text} {token}")
+    assert token not in rules.redact_text(f"{text}{token}")
+
+
+@engines
+@pytest.mark.parametrize("piece", ["kind: Secret\ndata:\n", 'kind: Secret "data": {'])
+def test_the_data_of_a_manifest_is_looked_for_about_once(
+    rules: Rules, piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    class Counted:
+        @staticmethod
+        def finditer(text: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
+            looked.append(min(end, len(text)) - start)
+            return data.finditer(text, start, end)
+
+    data = secret._DATA
+    monkeypatch.setattr(secret, "_DATA", Counted)
+    text = piece * (100_000 // len(piece))
+    rules.find(text)
+    assert 0 < sum(looked) <= 2 * len(text)
+    value = base64.b64encode(made(20).encode()).decode()
+    assert value not in rules.redact_text(f"{text}\nkind: Secret\ndata:\n  password: {value}\n")
 
 
 # --- measured on what no rule was written against ------------------------------------------------

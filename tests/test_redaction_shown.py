@@ -5,7 +5,9 @@ said in the text that a model and a person read, in every interface.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -21,7 +23,13 @@ from tests.gateway.mcp.running import call, gateway
 from tests.redact_corpus import made
 from toolpost import Executor, Registry, tool
 from toolpost.client import Client as GatewayClient
+from toolpost.document.strict import NotStrictJson, explain
+from toolpost.errors import InvalidSpec
+from toolpost.extensions.log import setup
 from toolpost.extensions.sanitize import Sanitize
+from toolpost.schema import Schema
+from toolpost.spec import ToolSpec
+from toolpost.wording import short
 
 pytestmark = pytest.mark.anyio
 TOKEN = "gh" + "p_" + made(36)
@@ -216,3 +224,59 @@ async def test_pydantic_ai_says_it_to_the_model_beside_the_value() -> None:
     (value,) = [part for part in heard[1] if isinstance(part, ToolReturnPart)]
     assert value.content == {"name": "Ada", "mail": MARK}
     assert SAYS in str([part for part in heard[1] if part is not value])
+
+
+# --- names that are keys -------------------------------------------------------------------------
+
+
+def _nothing_of(token: str, said: str) -> None:
+    assert token[4:16] not in said
+    assert "[redacted:github_token]" in said
+
+
+def test_a_parameter_named_like_a_key_is_redacted_before_it_is_cut(project: Path) -> None:
+    ran = toolpost("call", "find_customer", "email=x", f"my_{TOKEN}=1", cwd=project)
+    _nothing_of(TOKEN, ran.stdout + ran.stderr)
+    shown = toolpost("calls", "--json", cwd=project)
+    assert TOKEN[4:16] not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_a_fault_never_names_half_a_key(secret: bool) -> None:
+    inner = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+    closed = {"type": "object", "properties": {"in": {**inner, "x-secret": secret}}}
+    for place in range(16):
+        name = "n" * place + "_" + TOKEN
+        (fault,) = Schema(closed).faults({"in": {name: 1}})
+        _nothing_of(TOKEN, f"{fault.at} {fault}")
+
+
+def test_a_message_about_a_file_or_a_body_repeats_no_key() -> None:
+    twice = json.dumps({TOKEN: 1})[:-1] + f', "{TOKEN}": 2}}'
+    with pytest.raises(NotStrictJson) as fault:
+        explain(twice.encode())
+    _nothing_of(TOKEN, str(fault.value))
+    for text in (TOKEN, f"effects {TOKEN}", "x" * 30 + TOKEN, TOKEN + "x" * 30):
+        _nothing_of(TOKEN, short(text))
+    with pytest.raises(InvalidSpec) as wrong:
+        ToolSpec.from_dict({"name": "a", "description": "b", "effects": TOKEN})
+    _nothing_of(TOKEN, str(wrong.value))
+
+
+async def test_rest_repeats_no_key_from_a_field_or_a_path(tmp_path: Path) -> None:
+    async with rest.serving(tmp_path, look_up) as served:
+        field = await served.call("look_up", {"name": "a"}, **{TOKEN: 1})
+        path = await served.get(f"/v1/nothing/{TOKEN}")
+    _nothing_of(TOKEN, json.dumps(field.data))
+    _nothing_of(TOKEN, json.dumps(path.data))
+
+
+@pytest.mark.parametrize("form", ["people", "machines"])
+def test_the_name_of_a_logger_is_redacted_in_the_log(form: Any) -> None:
+    said, name = io.StringIO(), "a_logger_of_its_own"
+    handler = setup(said, form=form, logger=name)
+    try:
+        logging.getLogger(f"{name}.{TOKEN}").warning("hello")
+    finally:
+        logging.getLogger(name).removeHandler(handler)
+    _nothing_of(TOKEN, said.getvalue())

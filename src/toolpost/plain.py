@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
+from toolpost.wording import short
+
 Path = tuple[str | int, ...]
 
 MAX_LEVELS = 64
@@ -103,10 +105,9 @@ def pointer(parts: Iterable[str | int]) -> str:
 
 
 def printable(part: str | int, *, limit: int = 40) -> str:
-    text = str(part)
-    if len(text) > limit:
-        text = text[: limit - 1] + "…"
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    """A name from outside for a message: no secret in it, short, on one line."""
+    text = short(part, limit) if isinstance(part, str) else str(part)
+    return text.replace("\N{REPLACEMENT CHARACTER}", "?")
 
 
 def _are_keys(container: dict[Any, Any]) -> bool:

@@ -17,6 +17,8 @@ import msgspec
 
 _MOST_COMPARED: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)\s+|\n\s*\n")
+_LEAST: Final = 8
+"""Nothing shorter in a message is a secret: most names need no look."""
 _MARGIN: Final = 4096
 """Characters beyond the shown ones that are searched for secrets, too."""
 
@@ -82,8 +84,10 @@ def first_sentence(text: str) -> str:
 
 
 def short(value: object, most: int = 60) -> str:
-    """A foreign text, cut to what a message can bear, with nothing in it that a terminal obeys."""
-    cut = redacted_and_shortened(str(value), most)
+    """A foreign text, cut to what a message can bear, with no secret in it and nothing that a
+    terminal obeys.
+    """
+    cut = shortened(_redacted(str(value), most), most)
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut)
 
 
@@ -91,10 +95,19 @@ def redacted_and_shortened(text: str, most: int) -> str:
     """A text of at most so many characters in which no part of a secret is left. Whoever redacts it
     later could not find a key that was cut in half.
     """
-    if len(text) <= most:
+    return text if len(text) <= most else shortened(_redacted(text, most), most)
+
+
+def _redacted(text: str, most: int) -> str:
+    """So much of the text, and a margin, without secrets; what is cut, without personal data, too:
+    whoever looks for that later could not find a part of it.
+    """
+    if len(text) < _LEAST:
         return text
     redact = import_module("toolpost.redact")  # by its name: it stands above this
-    return shortened(redact.redact_text(text[: most + _MARGIN]), most)
+    if len(text) <= most:
+        return str(redact.without_secrets(text))
+    return str(redact.redact_text(text[: most + _MARGIN]))
 
 
 def shortened(text: str, most: int) -> str:

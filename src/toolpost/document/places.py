@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from toolpost.errors import SourceError
+from toolpost.wording import short
 
 Progress = Callable[[int, int], None]
 """Told how many characters of how many are done; what it raises ends the reading."""
@@ -116,8 +117,8 @@ class Text:
 
 
 def shown(value: str) -> str:
-    """A piece of the file for a message: short, and with nothing a terminal would obey."""
-    return repr(value if len(value) <= 60 else value[:57] + "...")
+    """A piece of the file for a message: short, with no secret and nothing a terminal obeys."""
+    return repr(short(value))
 
 
 class Refused(Exception):

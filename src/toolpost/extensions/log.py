@@ -155,7 +155,7 @@ class Redacting(logging.Filter):
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - a foreign record whose arguments do not fit its text
             message = str(record.msg)
-        record.msg, record.args = redact_text(message), None
+        record.name, record.msg, record.args = redact_text(record.name), redact_text(message), None
         if record.exc_info and not record.exc_text:
             record.exc_text = _PLAIN.formatException(record.exc_info)
         if record.exc_text:

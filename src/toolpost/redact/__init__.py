@@ -40,6 +40,7 @@ __all__ = [
     "stripped",
     "visible",
     "visible_json",
+    "without_secrets",
 ]
 
 _MAX_DEPTH: Final = 64
@@ -76,6 +77,12 @@ def find(text: str) -> list[Finding]:
 def redact_text(text: str) -> str:
     """The text with every finding replaced by ``[redacted:kind]``."""
     return _rules.redact_text(text)
+
+
+def without_secrets(text: str) -> str:
+    """The text with every secret replaced, and personal data left."""
+    found = [one for one in _rules.find(text) if _rules.kinds[one.kind]]
+    return replaced(text, found) if found else text
 
 
 def clean_json(whole: str) -> bool:

@@ -18,6 +18,7 @@ _HEX: Final = "0-9a-fA-F"
 PREFIXED: Final = (
     ("toolpost_key", r"tpk_[0-9a-f]{12}_", "0-9a-f", 64),
     ("anthropic_key", r"sk-ant-", _URL64, 24),
+    ("openai_key", r"sk-(?:proj|svcacct|admin)-", _URL64, 20),
     ("openai_key", r"sk-", _URL64, 20),
     ("github_token", r"gh[opsur]_", _ALNUM, 36),
     ("github_token", r"github_pat_", "A-Za-z0-9_", 22),
@@ -133,6 +134,8 @@ PREFIXED: Final = (
     ("onepassword_token", r"ops_eyJ", _B64, 60),
     ("openshift_token", r"sha256~", _URL64, 43),
     ("pinecone_key", r"pcsk_", "A-Za-z0-9_", 50),
+    ("posthog_key", r"phx_", _ALNUM, 36),
+    ("circleci_token", r"CCIPAT_[A-Za-z0-9]{22}_", "0-9a-f", 40),
     ("plaid_token", r"access-(?:sandbox|development|production)-", "0-9a-f-", 36),
     ("prefect_key", r"pn[ub]_", _ALNUM, 36),
     ("readme_key", r"rdme_", "a-z0-9", 70),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple
 
@@ -252,11 +252,11 @@ def linear() -> bool:
 def _built_in(shadow: bytes, engine: _Engine) -> Iterator[Finding]:
     for index in engine.candidates(shadow):
         rule = engine.rules[index]
-        for span in _checked(rule, engine.compiled[index], shadow):
+        for span in (rule.search or partial(_checked, rule))(shadow, engine.compiled[index]):
             yield Finding(rule.kind, *span)
 
 
-def _checked(rule: Rule, pattern: Any, shadow: bytes) -> Iterator[Span]:
+def _checked(rule: Rule, shadow: bytes, pattern: Any) -> Iterator[Span]:
     """A match that turns out to be none may hide one that begins inside it."""
     place = 0
     while (match := pattern.search(shadow, place)) is not None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from binascii import Error, a2b_base64, b2a_base64
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from toolpost.redact.providers import NAMES, PREFIXED
 from toolpost.redact.rule import (
@@ -21,7 +22,9 @@ from toolpost.redact.rule import (
     Rule,
     Span,
     entropy,
+    gibberish,
     group,
+    jumbled,
     mixed,
     random,
     scrambled,
@@ -45,9 +48,21 @@ _PLACEHOLDER: Final = re.compile(
 )
 
 
-def _made_up(body: bytes) -> bool:
-    """What a page shows in the place of a key: ``AKIAIOSFODNN7EXAMPLE``, ``xxxxxxxx``."""
-    return entropy(body) < 1.9 or _PLACEHOLDER.search(body[:200]) is not None
+def _made_up(body: bytes, least: int = 0) -> bool:
+    """What a page shows in the place of a key: ``AKIAIOSFODNN7EXAMPLE``, ``xxxxxxxx``. A key to
+    which such a word was added is one: it has at least ``least`` characters of its own.
+    """
+    core = body[: max(least, _CORE)]
+    if entropy(core) < 1.9:
+        return True
+    if _PLACEHOLDER.search(body[:200]) is None:
+        return False
+    if random(_PLACEHOLDER.sub(b"", body[:200])):
+        return False
+    return _PLACEHOLDER.search(core) is not None or not (random(core) or gibberish(core))
+
+
+_CORE: Final = 16
 
 
 def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
@@ -57,25 +72,44 @@ def _prefixed(kind: str, prefix: str, alphabet: str, least: int) -> Rule:
     longest = max(literals, key=len, default="")
 
     words = "_" in alphabet or "." in alphabet or alphabet == "A-Za-z0-9-"
+    joined = kind in _JOINED or prefix in _JOINED_IF_RANDOM
 
     def check(text: bytes, match: Match) -> Span | None:
         body = match.group(1)
-        if kind == "gcp_key" and len(body) != least and _in_a_word(text, match.start()):
-            return None  # a piece of a picture
-        if _made_up(body):
+        within = _in_a_word(text, match.start())
+        if kind == "gcp_key" and within and len(body) != least and _is_picture(text, match):
+            return None
+        if _made_up(body, least):
+            return None
+        if within and prefix in _JOINED_IF_RANDOM and not (random(body) and scrambled(body)):
             return None
         if words:  # then a name may look like it: sk-spinner-dark-blue
-            return match.span() if mixed(body) and not wordy(body) else None
+            sure = mixed(body) and not wordy(body)
+            return match.span() if sure or (kind in _JOINED and gibberish(body)) else None
         if kind in _EXACT and (len(body) != least or not scrambled(body) or _is_hex(body)):
             return None
         return match.span()
 
     return Rule(
         kind,
-        rf"{'' if kind in _JOINED else _WORD}{prefix}([{alphabet}]{{{least},}})",
+        rf"{'' if joined else _WORD}{prefix}([{alphabet}]{{{least},}})",
         needs=(longest.lower().encode(),) if longest else (),
         check=check,
     )
+
+
+_JOINED_IF_RANDOM: Final = (
+    r"[rs]k_(?:live|test|prod)_",
+    r"(?:hf_|api_org_)",
+    r"sk-(?:proj|svcacct|admin)-",
+)
+"""Words end like these: behind a letter only what is random is a key."""
+
+
+def _is_picture(text: bytes, match: Match) -> bool:
+    """Far more of the same letters around it than a key and a few others have."""
+    around = text[max(0, match.start() - 16) : match.start()]
+    return not around.strip(_ALPHABET) or len(match.group(1)) > 80
 
 
 _EXACT: Final = (
@@ -127,32 +161,58 @@ _WRAPPED: Final = (
         if row[1][:4] not in ("SK", "[0-9", "[A-Z", "[MNO", "cio", "oy2", "(?:b", "4b1d")
     ),
 )
+_MOST_LINES: Final = 24
 _WRAPPED_PATTERN: Final = (
     rf"\b(?:eyJ|{'|'.join(row[1] for row in _WRAPPED if row[1][:3] != 'eyJ')})"
-    rf"[{_LINE}]{{0,80}}(?:\r?\n[ \t]{{0,16}}[{_LINE}]+){{1,3}}"
+    rf"[{_LINE}]{{0,200}}(?:\r?\n[ \t]{{0,16}}[{_LINE}]+){{1,{_MOST_LINES}}}"
 )
+_WIDTHS: Final = (60, 64, 70, 72, 75, 76, 78, 79, 80)
+_A_WORD: Final = re.compile(rb"[A-Za-z]?[a-z]*[.]?|[A-Z]*[.]?|[0-9.]+")
 
 
 @cache
-def _tokens() -> tuple[re.Pattern[bytes], ...]:
-    return tuple(
-        re.compile(rf"{prefix}([{alphabet}]{{{least},}})".encode())
-        for _, prefix, alphabet, least in _WRAPPED
+def _token() -> re.Pattern[bytes]:
+    return re.compile(
+        "|".join(
+            rf"{prefix}([{alphabet}]{{{least},}})" for _, prefix, alphabet, least in _WRAPPED
+        ).encode()
     )
 
 
 def _wrapped(text: bytes, match: Match) -> Span | None:
-    """A token that goes on in the next line, up to the line that makes it one."""
-    joined, end = b"", match.start()
-    for line in match.group().splitlines(keepends=True):
-        first, joined, end = not joined, joined + line.strip(), end + len(line)
-        for token in _tokens():
-            if (found := token.match(joined)) is None:
-                continue
-            body = found.group(1)
-            sure = not first and mixed(body) and not wordy(body)
-            return (match.start(), end - len(line) + len(line.rstrip())) if sure else None
-    return None
+    """A token that goes on in the next lines: up to the line that makes it one, and on as long as
+    what follows is a part of it.
+    """
+    lines = match.group().splitlines(keepends=True)
+    begin = text.rfind(b"\n", max(0, match.start() - 200), match.start()) + 1
+    width = match.start() - begin + len(lines[0].rstrip())
+    whole = b"".join(line.strip() for line in lines)
+    if (found := _token().match(whole)) is None:
+        return None
+    body = found.group(found.lastindex or 0)
+    if not (mixed(body) and not wordy(body)):
+        return None
+    joined, end, last, full, complete = b"", match.start(), match.start(), False, False
+    for number, line in enumerate(lines):
+        part = line.strip()
+        after = end + len(line.rstrip())
+        complete = complete or (number > 0 and _token().match(joined) is not None)
+        if complete and not _goes_on(part, width, full, text[after : after + 1]):
+            break
+        joined, last, end = joined + part, after, end + len(line)
+        full = number > 0 and len(line.rstrip()) >= width
+    if last == match.start() + len(lines[0].rstrip()):
+        return None  # it is all in one line: that is for the other rules
+    return match.start(), last
+
+
+def _goes_on(part: bytes, width: int, full: bool, follows: bytes) -> bool:
+    """Whether a line is a part of the token that the lines before it end with."""
+    if _token().match(part) is not None or follows not in (b"", b"\r", b"\n"):
+        return False
+    if random(part) or scrambled(part) or gibberish(part):
+        return True
+    return (full or width in _WIDTHS) and (full or _A_WORD.fullmatch(part) is None)
 
 
 def _private_key(text: bytes, match: Match) -> Span | None:
@@ -206,6 +266,11 @@ def _blank(value: bytes) -> bool:
 
 _CURL: Final = re.compile(rb"(?i)\bcurl(?:\.exe)?(?:[ \t]|\Z)")
 _MYSQL: Final = re.compile(rb"(?i)\b(?:mysql|mariadb)-?[a-z]{0,20}(?:\.exe)?(?:[ \t]|\Z)")
+_LOGIN: Final = re.compile(
+    rb"\b(?:docker|podman|nerdctl|buildah|skopeo|helm[ \t]+registry)[ \t]+login\b"
+)
+_REDIS: Final = re.compile(rb"\bredis-cli\b")
+_ANY: Final = re.compile(rb"")
 _ELSEWHERE: Final = re.compile(rb"\b(?:docker|podman|nerdctl)[ \t]+(?:run|create)\b")  # its -u, -p
 _COMMANDS: Final = re.compile(rb"(?<!\\)[\n;|]|&&")
 _SO_FAR: Final = 400
@@ -250,6 +315,11 @@ def _cookie(text: bytes, match: Match) -> Span | None:
     return (kept[0][0], kept[-1][1]) if kept else None
 
 
+def _curl_cookie(text: bytes, match: Match) -> Span | None:
+    before = _COMMANDS.split(text[max(0, match.start() - _SO_FAR) : match.start()])[-1]
+    return _cookie(text, match) if _CURL.search(before + b" ") else None
+
+
 def _lets_in(name: bytes, value: bytes) -> bool:
     if _blank(value):
         return False
@@ -283,12 +353,26 @@ def _assigned(text: bytes, match: Match) -> Span | None:
 
 
 def _key(value: bytes, quoted: bool, around: bytes) -> bool:
-    return random(value)
+    return random(value) or _letters(value)
+
+
+def _letters(value: bytes) -> bool:
+    """A row of letters, and digits at its end perhaps, that are no words."""
+    return len(value) >= 20 and value.isalnum() and not _is_hex(value) and gibberish(value)
+
+
+def _named(text: bytes, match: Match) -> Span | None:
+    """A value that a name beside it calls a secret, and that a machine made up."""
+    which = match.lastindex or 0
+    value = match.group(which)
+    if _blank(value) or b"://" in value or value[:1] in _NOT_A_VALUE or _made_up(value):
+        return None
+    return match.span(which) if _password(value, False, b"") else None
 
 
 def _password(value: bytes, quoted: bool, around: bytes) -> bool:
     """People choose it: shorter, and words in it; in code an unquoted word is a variable."""
-    if random(value):
+    if random(value) or _letters(value) or jumbled(value):
         return True
     classes = (
         value != value.upper(),
@@ -335,7 +419,11 @@ def _listed(text: bytes, match: Match) -> Span | None:
 
 
 def _aws(text: bytes, match: Match) -> Span | None:
-    return None if _made_up(match.group(1)) else match.span()
+    """Inside a longer word only with a digit in it: letters alone may be a part of anything."""
+    body, follows = match.group(1), text[match.end() : match.end() + 1]
+    if (follows.isalnum() or follows == b"_") and not mixed(body):
+        return None
+    return None if _made_up(body) else match.span()
 
 
 def _in_a_header(text: bytes, match: Match) -> Span | None:
@@ -353,44 +441,98 @@ def _old_vault(text: bytes, match: Match) -> Span | None:
 _DOCUMENT: Final = 4096
 _DATA: Final = re.compile(
     rb"(?m)^[ \t]*data:[ \t]*\r?\n((?:(?:[ \t]+\S.*|[ \t]*#.*)(?:\r?\n|\Z))+)"
-    rb"|\"data\":\s*\{([^}]*)\}"
+    rb"|\"data\":\s*\{([^{}]*)\}"
 )
+_STRING_DATA: Final = re.compile(
+    rb"(?m)^[ \t]*stringData:[ \t]*\r?\n((?:(?:[ \t]+\S.*|[ \t]*#.*)(?:\r?\n|\Z))+)"
+)
+_STRING: Final = re.compile(rb"(?m)^[ \t]+[^\s:#]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{5,})")
 _DATUM: Final = re.compile(rb":[ \t]*[\"']?([A-Za-z0-9+/]{6,}={0,2})[\"']?[ \t]*(?:\r?\n|\Z|,|#)")
 
 
-def _kubernetes(text: bytes, match: Match) -> Span | None:
-    """The data of a manifest of this kind, before or after it in the same document."""
-    first = text.rfind(b"\n---", max(0, match.start() - _DOCUMENT), match.start())
-    begin = max(0, match.start() - _DOCUMENT) if first < 0 else first
-    last = text.find(b"\n---", match.end(), match.end() + _DOCUMENT)
-    data = _DATA.search(text, begin, match.end() + _DOCUMENT if last < 0 else last)
-    inside = None if data is None else data.span(data.lastindex or 0)
-    found = None if inside is None else [*_DATUM.finditer(text, *inside)]
-    return (found[0].start(1), found[-1].end(1)) if found else None
+def _kubernetes(text: bytes, pattern: Any) -> Iterator[Span]:
+    """The data of manifests of this kind, before or after it in the same document.
+
+    A match that is near another one of the same document is looked at with that one.
+    """
+    place = done = 0
+    while (match := pattern.search(text, place)) is not None:
+        before = max(done, match.start() - _DOCUMENT)
+        begin = max(before, text.rfind(b"\n---", before, match.start()))
+        end = text.find(b"\n---", match.end(), match.end() + 2 * _DOCUMENT)
+        place = match.end() + _DOCUMENT if end < 0 else end
+        done = match.end() + 2 * _DOCUMENT if end < 0 else end
+        for data in _DATA.finditer(text, begin, done):
+            if found := [*_DATUM.finditer(text, *data.span(data.lastindex or 0))]:
+                yield found[0].start(1), found[-1].end(1)
+        for data in _STRING_DATA.finditer(text, begin, done):
+            for value in _STRING.finditer(text, *data.span(1)):
+                if not _blank(value.group(1)):
+                    yield value.span(1)
 
 
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_LONGEST_CODE: Final = 65_536
+_CODE: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
+_SHORTEST_CODE: Final = 20
+_LONG_CODE: Final = re.compile(rb"[A-Za-z0-9+/_-]{%d}" % _SHORTEST_CODE)
 _BEFORE_IT, _BEHIND_IT = 64, 640
-"""So much of the code is decoded, and no more: a key is not longer."""
+"""So much of the code belongs to a key that begins in it, and no more: a key is not longer."""
+_WINDOW: Final = 4096
 
 
-def _encoded(text: bytes, match: Match) -> Span | None:
-    """Base64 in which a key begins: decoded around it, and looked at again."""
-    start, end = match.span()
-    start -= len(before := text[max(0, start - _LONGEST_CODE) : start]) - len(
-        before.rstrip(_ALPHABET)
-    )
-    end += len(behind := text[end : end + _LONGEST_CODE]) - len(behind.lstrip(_ALPHABET))
-    first = start + max(0, match.start() - start - _BEFORE_IT) // 4 * 4
-    code = text[first : min(end, match.end() + _BEHIND_IT)].translate(_PLAIN_64)
-    plain = a2b_base64(code[: len(code) // 4 * 4] + _REST[len(code) % 4](code))
+def _encoded(text: bytes, pattern: Any) -> Iterator[Span]:
+    """Base64 in which a key begins: decoded from there on, and looked at again.
+
+    It is decoded a window at a time. The windows of one code overlap by what a key may take, so
+    that all of them together are little longer than the text, however often a key seems to begin in
+    it; and all of them together are looked at once.
+    """
+    codes: list[Span] = []
+    begins: list[int] = []
+    plain = bytearray()
+    for code, window in _windows(text, pattern):
+        codes.append(code)
+        begins.append(len(plain))
+        plain += decoded(text[slice(*window)]) + b"\n"
+    found = {codes[bisect_right(begins, place) - 1] for place in _keys_in(bytes(plain))}
+    for start, end in sorted(found):
+        padded = text[end : end + 2]
+        yield start, end + len(padded) - len(padded.lstrip(b"="))
+
+
+def _windows(text: bytes, pattern: Any) -> Iterator[tuple[Span, Span]]:
+    """The code around each place where a key seems to begin, and which part of it to decode."""
+    place = start = end = 0
+    while (match := pattern.search(text, place)) is not None:
+        if match.start() >= end:  # another code than that of the last match
+            gap = text[end : match.start()]
+            start = match.start() - len(gap) + len(gap.rstrip(_ALPHABET))
+            whole = _CODE.match(text, match.end())
+            end = whole.end() if whole else match.end()
+        if end - start < _SHORTEST_CODE:
+            if (longer := _LONG_CODE.search(text, end)) is None:
+                return
+            place = end = longer.start()
+            continue
+        first = start + max(0, match.start() - start - _BEFORE_IT) // 4 * 4
+        last = min(end, match.start() + _WINDOW)
+        yield (start, end), (first, last)
+        place = end if last == end else last - _BEHIND_IT
+
+
+def decoded(code: bytes) -> bytes:
+    """What base64 of either alphabet stands for; a rest that is too short for anything is left."""
+    code = code.translate(_PLAIN_64)
+    return a2b_base64(code[: len(code) // 4 * 4] + _REST[len(code) % 4](code))
+
+
+def _keys_in(plain: bytes) -> Iterator[int]:
+    small = plain.lower()
     for rule, pattern in _plain_rules():
-        for found in pattern.finditer(plain):
-            if rule.check is None or rule.check(plain, found) is not None:
-                padded = text[end : end + 2]
-                return start, end + len(padded) - len(padded.lstrip(b"="))
-    return None
+        if not rule.needs or any(need in small for need in rule.needs):
+            for found in pattern.finditer(plain):
+                if rule.check is None or rule.check(plain, found) is not None:
+                    yield found.start()
 
 
 _PLAIN_64: Final = bytes.maketrans(b"-_", b"+/")
@@ -416,7 +558,7 @@ def _long(text: bytes, match: Match) -> Span | None:
 _SLASH: Final = r"\\{0,7}/"
 _NAMED: Final = (
     r"password|passwd|passphrase|passwort|pwd|secret|token|credentials?|creds?|authorization"
-    r"|(?:api|access|secret|private|signing|encryption|auth|account|master|service)[_. -]?key"
+    r"|(?:api|access|secret|private|signing|encryption|auth|account|application|master|service)[_. -]?key"
 )
 _QUOTE: Final = r"""[\\"'`]|&(?:quot|apos|#(?:34|39|x22|x27));"""
 """As it stands, escaped once or often, in a page."""
@@ -427,8 +569,25 @@ _ASSIGNMENT: Final = (
     r"""((?:[^\s"'`,;&<>(){}\[\]|\\]|\\{1,7}/){8,})"""
 )
 _FLAG: Final = (
-    r"(?i)--(password|passwd|passphrase|secret|token|(?:api|access|secret|private|auth)-?key)"
+    r"(?i)--(?:[a-z0-9]{1,20}-){0,3}(password|passwd|passphrase|pass|secret|token|(?:api|access|secret|private|auth)-?key)"
     r"""([ \t]{1,4}["']?)([^\s"'`,;&<>(){}\[\]|\\]{8,})"""
+)
+_PASS: Final = (
+    rf"""(?i)(?:^|[^A-Za-z0-9])(pass)((?:{_QUOTE}|\]){{0,16}}[ \t]{{0,8}}(?:=>|=|:)[ \t]{{0,8}}"""
+    rf"""(?:{_QUOTE}){{0,16}})([^\s"'`,;&<>(){{}}\[\]|\\]{{8,}})"""
+)
+_STATED: Final = (
+    rf"(?i)\b(?:env[ \t]{{1,4}}[A-Za-z0-9_]{{0,40}}(?:{_NAMED}|pass)[A-Za-z0-9_]{{0,10}}"
+    r"""|aws_secret_access_key)[ \t]{1,4}["']?([^\s"'`=]{8,})"""
+)
+_NAME_AND_VALUE: Final = (
+    r"""(?i)\bname["']?:[ \t]{0,4}["']?[A-Za-z0-9_.-]{0,60}"""
+    rf"""(?:{_NAMED}|pass)[A-Za-z0-9_]{{0,10}}"""
+    r"""["']?,?[ \t]{0,4}\r?\n[ \t]{0,40}["']?value["']?:[ \t]{0,4}["']?([^\s"']{8,})"""
+)
+_PGPASS: Final = (
+    r"(?:^|\n)[A-Za-z0-9.*_-]{1,100}:(?:[0-9]{4,5}|\*):[A-Za-z0-9.*_-]{1,64}:[A-Za-z0-9.*_-]{1,64}:"
+    r"([^\s:]{6,})"
 )
 _QUOTED: Final = r"""\"([^"\n]+)"|'([^'\n]+)'|([^\s"'`;|&-][^\s"'`;|&]*)"""
 _USER_AND: Final = (
@@ -480,7 +639,7 @@ SECRETS: Final[tuple[Rule, ...]] = (
         needs=(b"private key", b"private+key"),  # as a form is sent
         check=_private_key,
     ),
-    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})\b",
+    Rule("aws_access_key", r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z2-7]{16})",
          needs=(b"akia", b"asia", b"abia", b"acca"), check=_aws),
     Rule("sidekiq_key", r"(?i)\bbundle_[a-z_]{1,40}__contribsys__com[\"' =:]{1,5}"
          r"([0-9a-f]{8}:[0-9a-f]{8})", needs=(b"contribsys",), check=_FIRST),
@@ -525,6 +684,19 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("password", rf"[ \t\n](?:-[A-Za-z]{{0,8}}[uU]|--(?:proxy-)?user){_BETWEEN}"
          rf"(?:{_USER_AND})", needs=(b"-",), check=_on_the_command_line(_CURL)),
     Rule("password", rf"[ \t]-p(?:{_QUOTED})", needs=(b"-p",), check=_on_the_command_line(_MYSQL)),
+    Rule("password", rf"\bsshpass[ \t]{{1,4}}-p[ \t]{{0,4}}(?:{_QUOTED})",
+         needs=(b"sshpass",), check=_on_the_command_line(_ANY)),
+    Rule("password", rf"[ \t](?:-p|--password)[ \t=]{{0,4}}(?:{_QUOTED})", needs=(b"-p",),
+         check=_on_the_command_line(_LOGIN)),
+    Rule("password", rf"[ \t](?:-a|--pass)[ \t=]{{1,4}}(?:{_QUOTED})", needs=(b"-a", b"--pass"),
+         check=_on_the_command_line(_REDIS)),
+    Rule("password", _PGPASS, check=_named),
+    Rule("cookie", rf"[ \t\n](?:-b|--cookie){_BETWEEN}"
+         r"""["']?([^\s=;,:"']{1,100}=[^\n"']{1,400})""",
+         needs=(b"-b", b"--cookie"), check=_curl_cookie),
+    Rule("sentry_dsn", r"://([0-9a-f]{32})(?::[0-9a-f]{32})?@[A-Za-z0-9.-]{1,100}"
+         r"(?::[0-9]{1,5})?/[0-9]",
+         needs=(b"://",), check=_FIRST),
     Rule("cookie", _COOKIES, (b"cookie",), _cookie),
     Rule("authorization", _SCHEME, (b"authorization",), _bearer),
     Rule("basic_credentials", r"""(?i)[\s"':,{]_?auth["']?[ \t]{0,4}[:=][ \t]{0,4}["']?"""
@@ -535,15 +707,18 @@ SECRETS: Final[tuple[Rule, ...]] = (
     Rule("password", r"""(?i)\bkey="(?:cleartext)?password"[ \t\r\n]{1,8}"""
          r"""value="([^"\n]{1,200})\"""", needs=(b"password",), check=_url_password),
     Rule("kubernetes_secret", r"(?i)\bkind[\"']?:[ \t]{0,4}[\"']?secret\b",
-         needs=(b"secret",), check=_kubernetes),
+         needs=(b"secret",), search=_kubernetes),
     Rule("private_key", r"PuTTY-User-Key-File-[0-9][\s\S]{0,600}"
          r"Private-Lines:[ ][0-9]{1,4}\r?\n([A-Za-z0-9+/=\r\n]+)", needs=(b"putty-user-key",),
          check=_FIRST),
     Rule("authorization", _HEADER, needs=(b"-h", b"-header"), check=_in_a_header),
     Rule("secret", _PROVIDER, check=_of_a_provider),
     Rule("secret", _LISTED, _NAME_NEEDS, _listed),
-    Rule("secret", _ELEMENT, _NAME_NEEDS, _listed),
-    Rule("secret", ENCODED_PATTERN, check=_encoded),
+    Rule("secret", _ELEMENT, _NAME_NEEDS, _named),
+    Rule("secret", _PASS, (b"pass",), _assigned),
+    Rule("secret", _STATED, (*_NAME_NEEDS, b"pass", b"cred"), _named),
+    Rule("secret", _NAME_AND_VALUE, (b"value",), _named),
+    Rule("secret", ENCODED_PATTERN, search=_encoded),
     Rule("secret", _WRAPPED_PATTERN, check=_wrapped),
     Rule("secret", _ASSIGNMENT, _NAME_NEEDS, _assigned),
     Rule("secret", _FLAG, (b"--",), _assigned),
