@@ -704,7 +704,7 @@ async def test_outcomes_of_calls_that_end_while_a_server_is_away_are_stored_when
         await asyncio.to_thread(server.stop)
         shop.go_on.set()
         results = await asyncio.gather(*calls)
-        assert all(result.success and result.metadata.warnings for result in results)
+        assert all(result.success and result.notices for result in results)
         again = await asyncio.gather(*(shop.charge(n, key=f"k{n}") for n in range(20)))
         assert all(result.metadata.cached for result in again)
         await asyncio.to_thread(server.start)
@@ -783,6 +783,51 @@ async def test_a_secret_that_comes_from_outside_is_not_kept_under_a_key() -> Non
             assert result.output == {token: [f"it is {token}", 7]}, "its own, it gets again"
         assert (token in kept) == (not external and not fails)
     assert runs == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_repeat_says_what_was_redacted_as_the_first_answer_did(fails: bool) -> None:
+    token, store = "gh" + "p_" + made(36), MemoryStore()
+
+    def guards() -> list[Any]:
+        return [Sanitize(), Once(store)]
+
+    @tool(effects="once", labels={"external": "true"})
+    async def fetch() -> dict[str, Any]:
+        """Fetch a token."""
+        if fails:
+            raise Failed(f"no {token} for ada@example.org", effects="done")
+        return {"token": token, "mail": "ada@example.org"}
+
+    async with Executor(Registry([fetch]), guards=guards()) as tools:
+        first = await tools.execute("fetch", key="k")
+    async with Executor(Registry([fetch]), guards=guards()) as tools:
+        again = await tools.execute("fetch", key="k")
+    assert again.metadata.cached and again.output == first.output
+    for result in (first, again):
+        said = result.error.message if result.error else "\n".join(result.notices)
+        assert "edacted in " in said and "github_token" in said and "email" in said
+        if not fails:
+            warned = "\n".join(result.metadata.warnings)
+            assert "github_token at /token" in warned and "email at /mail" in warned
+    assert token not in str(again) and token not in str(await store.scan("once"))
+
+
+async def test_a_repeat_does_not_hand_over_what_redaction_has_made_unfit() -> None:
+    token, store = "gh" + "p_" + made(36), MemoryStore()
+    schema = {"type": "object", "properties": {"note": {"pattern": "^ghp_"}}}
+
+    @tool(effects="once", labels={"external": "true"}, output_schema=schema)
+    async def fetch() -> dict[str, Any]:
+        """Fetch a token."""
+        return {"note": token}
+
+    for _ in range(2):
+        async with Executor(Registry([fetch]), guards=[Sanitize(), Once(store)]) as tools:
+            result = await tools.execute("fetch", key="k")
+        assert said(result) == ("POLICY_DENIED", "done") and result.error is not None
+        assert "github_token at /note" in result.error.message
+    assert result.metadata.cached
 
 
 # before anybody is asked
