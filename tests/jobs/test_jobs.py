@@ -110,6 +110,41 @@ async def test_a_job_says_what_was_redacted_in_its_result_and_so_does_its_repeat
         assert "Redacted in the output: github_token at /token." in str(result.notices)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_job_that_is_stopped_while_it_waits_for_a_slot_has_not_begun(
+    stopped: bool, store: dict[str, Any], tmp_path: Path
+) -> None:
+    begun, go_on, ran = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @tool(effects="once", timeout=60, limits=Limits(concurrency=1))
+    async def charge(amount: int) -> int:
+        """Charge somebody."""
+        ran.append(amount)
+        begun.set()
+        await go_on.wait()
+        return amount
+
+    async with working(tmp_path, charge, store=store) as (runtime, jobs):
+        first = asyncio.ensure_future(runtime.execute("charge", {"amount": 1}, caller=ANN))
+        await begun.wait()
+        job = await jobs.submit("charge", {"amount": 2}, caller=ANN)
+        while not runtime.extension("slots").gauges()["slots_waiting"][1].get("charge"):
+            await asyncio.sleep(0.01)
+        if stopped:
+            job = await jobs.cancel(job.id, caller=ANN)
+            assert job.result is not None and job.result.error is not None
+            assert (job.state, job.result.error.effects) == ("cancelled", "none")
+        await jobs.close()
+        go_on.set()
+        await first
+        if not stopped:
+            assert (await jobs.get(job.id, caller=ANN)).state == "queued"
+            async with Jobs(runtime) as others:
+                job = await ended(others, job)
+            assert job.state == "succeeded" and job.result is not None and job.result.output == 2
+    assert ran == ([1] if stopped else [1, 2])
+
+
 async def test_what_is_acknowledged_is_there_for_whoever_comes_next(
     store: dict[str, Any], tmp_path: Path
 ) -> None:

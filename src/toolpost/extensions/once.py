@@ -4,7 +4,8 @@ Above: the road. Below: ``Records``. A key belongs to a caller and a tool, and t
 given, before any guard took something out of it: of that a digest is kept. It is claimed in the
 store before the tool runs, so that a process that dies leaves a claim without an outcome: the
 answer to a repeat is then that nobody knows, and the tool does not run again. A failure that says
-``effects: none`` frees the key. Tools that only read need no key.
+``effects: none`` frees the key, and so does a cancellation before the tool was reached. Tools that
+only read need no key.
 
 A repeat in the same process joins a call that is still running; in another it is told to come back.
 
@@ -43,7 +44,7 @@ from toolpost.contracts import (
     Surroundings,
     Walk,
 )
-from toolpost.deadline import timed_out
+from toolpost.deadline import had_not_begun, timed_out
 from toolpost.digest import canonical, digest
 from toolpost.errors import Conflict, Denied, InvalidArguments
 from toolpost.extensions.findings import Search
@@ -271,9 +272,12 @@ class Once:
         self._forget(place)
         try:
             result = await call_next(call)
-        except BaseException:  # cancelled: what the tool had done by then nobody knows
-            unknown = msgspec.structs.replace(claim, state="unknown")
-            self._write(self._settle(place, unknown, version))
+        except BaseException as fault:  # cancelled: what the tool had done by then nobody knows
+            idle = had_not_begun(fault, call.call_id)  # unless it was not reached
+            ended = msgspec.structs.replace(claim, state="free" if idle else "unknown")
+            if idle:  # whoever has waited for this call runs at once
+                self._put_off(place, _Ending(ended, version))
+            self._write(self._settle(place, ended, version))
             raise
         kept = _outcome(claim, result, call)
         if not await asyncio.shield(self._write(self._settle(place, kept, version))):
