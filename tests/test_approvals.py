@@ -341,6 +341,23 @@ def answer(request: Request, **changes: Any) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(made, **changes))
 
 
+async def test_a_signed_answer_changes_what_it_names_and_takes_no_mark(
+    desk: Approvals, clock: Clock
+) -> None:
+    request = await asked(desk)
+    before = request.exact()
+    marked = Decision(approve=True, arguments={"to": "[redacted:email]"})
+    body = answer(request, decision=marked)
+    header = sign(body, secret=SECRET, now=clock.now)
+    with pytest.raises(InvalidArguments, match="Send only the arguments that change"):
+        await receive(desk, body, header, secret=SECRET)
+    changes = Decision(approve=True, arguments={"more": [1]})
+    body = answer(request, decision=changes)
+    header = sign(body, secret=SECRET, now=clock.now)
+    decided = await receive(desk, body, header, secret=SECRET)
+    assert decided.exact() == before | {"more": [1]} and before
+
+
 async def test_a_signed_answer_counts_once(desk: Approvals, clock: Clock) -> None:
     request = await asked(desk)
     body = answer(request)

@@ -164,6 +164,35 @@ async def test_mcp_content_says_it_and_the_structured_output_fits(
     assert older.content[1].text.startswith(SAYS)
 
 
+@tool(
+    effects="once",
+    labels={"external": "true"},
+    output_schema={
+        "type": "object",
+        "properties": {"mail": {"type": "string", "pattern": "@"}},
+        "required": ["mail"],
+    },
+)
+async def fetch_address(name: str) -> Any:
+    """Fetch somebody's address."""
+    return {"mail": "ada@example.org"}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_mcp_client_is_told_when_a_redacted_output_does_not_fit_its_schema(
+    mode: Any, tmp_path: Path
+) -> None:
+    async with (
+        gateway([fetch_address], tmp_path, guards=["sanitize"]) as running,
+        Client(running.url, mode=mode) as client,
+    ):
+        await client.list_tools()
+        said = await client.call_tool("fetch_address", {"name": "Ada"})
+    assert said.is_error and "The tool did run" in said.content[0].text
+    assert "Redacted in the output of fetch_address: email at /mail" in said.content[0].text
+    assert "ada@example.org" not in said.model_dump_json()
+
+
 async def test_rest_says_it_and_so_does_its_client(tmp_path: Path) -> None:
     settings = {"guards": ["sanitize"], "observers": [], "store": {"kind": "memory"}}
     async with rest.serving(tmp_path, look_up, settings=settings) as served:

@@ -42,12 +42,29 @@ _ASK_FOR_LESS: Final = "Ask for less at a time, or use another tool."
 _NOT_BEGUN = "it had not begun"
 
 
-def not_begun() -> asyncio.CancelledError:
+def not_begun(call_id: str | None = None) -> asyncio.CancelledError:
     """Raised by what was cancelled while it still waited for its turn: nothing has happened.
+    Outside of the run it names the call, because a tool may call others.
 
     A class of its own would not do: ``asyncio.timeout`` knows a cancellation by its exact class.
     """
-    return asyncio.CancelledError(_NOT_BEGUN)
+    return asyncio.CancelledError(*((_NOT_BEGUN,) if call_id is None else (_NOT_BEGUN, call_id)))
+
+
+def had_not_begun(exc: BaseException, call_id: str) -> bool:
+    """Whether the call was cancelled before its tool was reached."""
+    return isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN, call_id)
+
+
+@contextmanager
+def after_a_run() -> Iterator[None]:
+    """The call has run before: a cancellation while it waits to run again says nothing of that."""
+    try:
+        yield
+    except asyncio.CancelledError as exc:
+        if exc.args[:1] == (_NOT_BEGUN,):
+            raise asyncio.CancelledError from None
+        raise
 
 
 _since: dict[str, float] = {}
@@ -183,10 +200,11 @@ class Alarm(msgspec.Struct, eq=False, gc=False):
         del self._task  # a traceback may hold us, and the task hold that: nobody would see the ring
         for _ in range(self.rung):
             task.uncancel()
+        waited = isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,)
         if task.cancelling() > self._before:  # somebody outside wants it, whatever came
-            return asyncio.CancelledError()
+            return not_begun(self._about.call_id) if waited else asyncio.CancelledError()
         if self.rung:
-            if isinstance(exc, asyncio.CancelledError) and exc.args == (_NOT_BEGUN,):
+            if waited:
                 return _never_began(max(self.seconds, _waited(self._about)))
             return timed_out(self.seconds)
         if exc is None:

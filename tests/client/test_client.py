@@ -12,13 +12,13 @@ import pytest
 
 from tests.gateway.gateway_tools import ALL, MARKS, until
 from tests.gateway.running import Running, serving
-from toolpost import Progress, Result
+from toolpost import Progress, Result, tool
 from toolpost.approvals import Lasting
 from toolpost.client import Approval, Client
 from toolpost.client.exchange import inner
 from toolpost.clock import SystemClock
 from toolpost.config import Config, Settings
-from toolpost.errors import ConfigError, Denied, ToolNotFound, Unauthorized
+from toolpost.errors import ConfigError, Denied, InvalidArguments, ToolNotFound, Unauthorized
 from toolpost.gateway.identity.keys import Keys
 from toolpost.jobs import Job
 from toolpost.net.destination import Refused
@@ -253,6 +253,31 @@ async def test_a_key_says_who_asks_and_another_says_yes(tmp_path: Path) -> None:
             await _denied(agent, person)
             with pytest.raises(Denied, match="admin"):
                 await agent.audit.search()
+
+
+@tool(requires_approval=True)
+async def write_to(address: str, text: str) -> dict[str, str]:
+    """Write to somebody."""
+    return {"address": address, "text": text}
+
+
+async def test_an_edit_over_rest_changes_what_it_names_and_takes_no_redaction_mark(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, *ALL, write_to, **AUTH) as served:
+        keys = Keys(served.runtime.store, clock=SystemClock())
+        _, bot = await keys.create("bot", agent="bot", roles=["all"])
+        _, boss = await keys.create("boss", user="eve", roles=["boss"])
+        async with Client(served.url, key=bot) as agent, Client(served.url, key=boss) as person:
+            await agent.execute("write_to", {"address": "ada@example.org", "text": "a"})
+            (waiting,) = await person.approvals.list()
+            shown = waiting.shown()
+            assert shown["address"] == "[redacted:email]"
+            with pytest.raises(InvalidArguments, match=r"/address: .* is not shown"):
+                await person.approvals.approve(waiting.handle, arguments={**shown, "text": "b"})
+            await person.approvals.approve(waiting.handle, arguments={"text": "b"})
+            written = await agent.approvals.resume(waiting.handle)
+    assert written.output == {"address": "ada@example.org", "text": "b"}
 
 
 async def _denied(agent: Client, person: Client) -> None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import pytest
@@ -561,12 +561,76 @@ async def test_an_edit_gets_its_defaults_and_may_be_sent_by_the_caller(bench: Be
     assert (await bench.pay("carl", grant=handle)).output == "paid 10 to carl"
 
 
+@tool(tier=1, requires_approval=True)
+async def write_to(
+    to: str, text: str = "", more: Annotated[Any, "Whatever else there is."] = None
+) -> Any:
+    """Write to somebody."""
+    return {"to": to, "text": text, "more": more}
+
+
+_WRITTEN: Final = {"to": "ada@example.org", "text": "hello", "more": {"cc": ["bob@example.org"]}}
+
+
+async def asked_to_write(bench: Bench, arguments: dict[str, Any]) -> str:
+    error = (await bench.executor.execute("write_to", arguments, caller=BOT)).error
+    assert error is not None and error.details is not None
+    return str(error.details["approval"])
+
+
+@pytest.mark.parametrize("edit", [{"text": "bye"}, {"more": None}, {}, {"more": {"cc": []}}])
+async def test_an_edit_changes_what_it_names_and_the_rest_stays_as_asked(
+    edit: dict[str, Any], clock: Clock
+) -> None:
+    bench = Bench(Yielding(clock=clock), clock, tools=(write_to,))
+    handle = await asked_to_write(bench, _WRITTEN)
+    yes = Decision(approve=True, arguments=edit)
+    await bench.desk.decide(handle, yes, by=BOSS, channel="api")
+    result = await bench.executor.execute("write_to", _WRITTEN, caller=BOT, grant=handle)
+    assert result.output == _WRITTEN | edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "place"),
+    [
+        ({"to": "[redacted:email]", "text": "bye"}, "/to"),
+        ({"text": "ask [redacted:email]"}, "/text"),
+        ({"more": {"cc": ["[redacted:email]"]}}, "/more/cc/0"),
+        ({"more": {"[redacted:email]": 1}}, "/more/[redacted:email]"),
+    ],
+)
+async def test_a_redaction_mark_in_an_edit_never_reaches_the_tool(
+    edit: dict[str, Any], place: str, clock: Clock
+) -> None:
+    bench = Bench(Yielding(clock=clock), clock, tools=(write_to,))
+    handle = await asked_to_write(bench, _WRITTEN)
+    yes = Decision(approve=True, arguments=edit)
+    with pytest.raises(InvalidArguments) as refused:
+        await bench.desk.decide(handle, yes, by=BOSS, channel="api")
+    assert refused.value.message.startswith(f"{place}: [redacted:email] stands for a value")
+    assert "Send only the arguments that change" in refused.value.message
+    assert (await bench.desk.find(handle)).status == "waiting"
+
+
+async def test_a_redaction_mark_that_was_sent_by_the_caller_may_stay_in_an_edit(
+    clock: Clock,
+) -> None:
+    bench = Bench(Yielding(clock=clock), clock, tools=(write_to,))
+    asked = {"to": "ada", "text": "what is [redacted:email]?", "more": None}
+    handle = await asked_to_write(bench, asked)
+    edit = asked | {"to": "bob"}
+    yes = Decision(approve=True, arguments=edit)
+    await bench.desk.decide(handle, yes, by=BOSS, channel="api")
+    result = await bench.executor.execute("write_to", asked, caller=BOT, grant=handle)
+    assert result.output == edit
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         ({"to": 5}, "/to: expected string"),
         ({"to": "bob", "amont": 5}, "pay has no parameter 'amont'; did you mean 'amount'"),
-        ({"amount": 5}, "Missing required parameter: to"),
+        ({"to": None}, "/to: expected string"),
     ],
 )
 async def test_an_edit_that_does_not_fit_the_tool_is_refused(

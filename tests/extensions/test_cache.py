@@ -15,6 +15,7 @@ from toolpost.contracts import Walk
 from toolpost.errors import ConfigError, Unavailable
 from toolpost.extensions.cache import Cache, CacheOptions
 from toolpost.extensions.retry import Retry
+from toolpost.extensions.sanitize import Sanitize
 from toolpost.spec import Cache as Cached
 from toolpost.testing import Clock
 
@@ -278,3 +279,22 @@ def test_the_table_of_the_config_is_understood(tmp_path: Path) -> None:
     assert len(Cache.from_config({"entries": 5}, surroundings(tmp_path))) == 0
     with pytest.raises(ConfigError, match="entries"):
         Cache.from_config({"entries": 0}, surroundings(tmp_path))
+
+
+@pytest.mark.parametrize("outermost", [Sanitize, Cache])
+async def test_a_repeat_from_the_cache_says_what_was_redacted_as_the_first_did(
+    outermost: type[Any],
+) -> None:
+    @tool(effects="read", cache=Cached(ttl=60), labels={"external": "true"})
+    async def look_up() -> dict[str, str]:
+        """Look up somebody elsewhere."""
+        return {"mail": "ada@example.org"}
+
+    guards: list[Any] = sorted(
+        [Sanitize(), Cache()], key=lambda one: not isinstance(one, outermost)
+    )
+    async with Executor(Registry([look_up]), guards=guards) as tools:
+        first, again = [await tools.execute("look_up") for _ in range(2)]
+    assert again.metadata.cached and not first.metadata.cached
+    assert (again.output, again.notices) == (first.output, first.notices)
+    assert again.notices[0].startswith("Redacted in the output: email at /mail.")

@@ -24,7 +24,19 @@ from tests.extensions.around import Yielding, surroundings
 from tests.extensions.once_child import call as call_here
 from tests.redact_corpus import made
 from tests.stores.server import Server, running_server
-from toolpost import Call, Caller, Executor, Image, Output, Registry, Result, ToolSpec, known, tool
+from toolpost import (
+    Call,
+    Caller,
+    Executor,
+    Image,
+    Limits,
+    Output,
+    Registry,
+    Result,
+    ToolSpec,
+    known,
+    tool,
+)
 from toolpost.approvals import Decision
 from toolpost.contracts import Record
 from toolpost.errors import ConfigError, InvalidArguments, Unavailable
@@ -33,7 +45,9 @@ from toolpost.extensions import once as once_module
 from toolpost.extensions.approval import Approval
 from toolpost.extensions.once import Once
 from toolpost.extensions.rate import Rate, RateOptions
+from toolpost.extensions.retry import Retry
 from toolpost.extensions.sanitize import ArgumentActions, Sanitize
+from toolpost.extensions.slots import Share, Slots
 from toolpost.result import Metadata
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.postgres import PostgresStore
@@ -256,6 +270,86 @@ async def test_a_first_caller_that_goes_leaves_an_outcome_that_nobody_knows() ->
     assert said(again) == ("CONFLICT", "unknown")
     assert again.error is not None and again.error.retryable is False
     assert shop.charged == [5]
+
+
+@pytest.mark.parametrize("groups", [{}, {"*": Share(concurrency=1)}])
+async def test_a_call_that_goes_while_it_waits_for_a_slot_frees_its_key(
+    groups: dict[str, Share],
+) -> None:
+    store, slots = Yielding(), Slots(groups=groups)
+    begun, go_on, ran = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @tool(effects="once", timeout=60, limits=Limits(concurrency=5 if groups else 1))
+    async def charge(amount: int) -> int:
+        """Charge somebody."""
+        ran.append(amount)
+        begun.set()
+        await go_on.wait()
+        return amount
+
+    async def queued() -> None:
+        while not any(
+            sum(of.values()) for name, (_, of) in slots.gauges().items() if "wait" in name
+        ):
+            await asyncio.sleep(0)
+
+    async with (
+        asyncio.timeout(60),
+        Executor(Registry([charge]), guards=[Once(store), Retry(), slots]) as tools,
+    ):
+        first = asyncio.ensure_future(tools.execute("charge", {"amount": 1}, key="a"))
+        await begun.wait()
+        waits = asyncio.ensure_future(tools.execute("charge", {"amount": 2}, key="b"))
+        await queued()
+        joins = asyncio.ensure_future(tools.execute("charge", {"amount": 2}, key="b"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        await queued()
+        joins.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joins
+        go_on.set()
+        assert (await first).output == 1
+        assert (await tools.execute("charge", {"amount": 2}, key="b")).output == 2
+    assert ran == [1, 2]
+
+
+async def test_a_call_that_goes_while_it_waits_to_run_again_does_not_free_its_key() -> None:
+    store, slots, ran = Yielding(), Slots(), list[int]()
+    blocking, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effects="idempotent", timeout=60, limits=Limits(concurrency=1))
+    async def put(amount: int) -> int:
+        """Put something somewhere."""
+        ran.append(amount)
+        if amount == 1:
+            raise Unavailable("away", effects="unknown")
+        blocking.set()
+        await go_on.wait()
+        return amount
+
+    async def pause(_: float) -> None:
+        asyncio.get_running_loop().create_task(tools.execute("put", {"amount": 2}))
+        await blocking.wait()
+
+    retry = Retry()
+    retry.sleep = pause  # type: ignore[method-assign]
+    async with (
+        asyncio.timeout(60),
+        Executor(Registry([put]), guards=[Once(store), retry, slots]) as tools,
+    ):
+        again = asyncio.ensure_future(tools.execute("put", {"amount": 1}, key="k"))
+        while not slots.gauges()["slots_waiting"][1].get("put"):
+            await asyncio.sleep(0)
+        again.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await again
+        go_on.set()
+        assert said(await tools.execute("put", {"amount": 1}, key="k")) == ("CONFLICT", "unknown")
+    assert ran == [1, 2]
 
 
 @pytest.mark.parametrize("effects", ["unknown", "done"])
@@ -704,7 +798,7 @@ async def test_outcomes_of_calls_that_end_while_a_server_is_away_are_stored_when
         await asyncio.to_thread(server.stop)
         shop.go_on.set()
         results = await asyncio.gather(*calls)
-        assert all(result.success and result.metadata.warnings for result in results)
+        assert all(result.success and result.notices for result in results)
         again = await asyncio.gather(*(shop.charge(n, key=f"k{n}") for n in range(20)))
         assert all(result.metadata.cached for result in again)
         await asyncio.to_thread(server.start)
@@ -783,6 +877,51 @@ async def test_a_secret_that_comes_from_outside_is_not_kept_under_a_key() -> Non
             assert result.output == {token: [f"it is {token}", 7]}, "its own, it gets again"
         assert (token in kept) == (not external and not fails)
     assert runs == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_repeat_says_what_was_redacted_as_the_first_answer_did(fails: bool) -> None:
+    token, store = "gh" + "p_" + made(36), MemoryStore()
+
+    def guards() -> list[Any]:
+        return [Sanitize(), Once(store)]
+
+    @tool(effects="once", labels={"external": "true"})
+    async def fetch() -> dict[str, Any]:
+        """Fetch a token."""
+        if fails:
+            raise Failed(f"no {token} for ada@example.org", effects="done")
+        return {"token": token, "mail": "ada@example.org"}
+
+    async with Executor(Registry([fetch]), guards=guards()) as tools:
+        first = await tools.execute("fetch", key="k")
+    async with Executor(Registry([fetch]), guards=guards()) as tools:
+        again = await tools.execute("fetch", key="k")
+    assert again.metadata.cached and again.output == first.output
+    for result in (first, again):
+        said = result.error.message if result.error else "\n".join(result.notices)
+        assert "edacted in " in said and "github_token" in said and "email" in said
+        if not fails:
+            warned = "\n".join(result.metadata.warnings)
+            assert "github_token at /token" in warned and "email at /mail" in warned
+    assert token not in str(again) and token not in str(await store.scan("once"))
+
+
+async def test_a_repeat_does_not_hand_over_what_redaction_has_made_unfit() -> None:
+    token, store = "gh" + "p_" + made(36), MemoryStore()
+    schema = {"type": "object", "properties": {"note": {"pattern": "^ghp_"}}}
+
+    @tool(effects="once", labels={"external": "true"}, output_schema=schema)
+    async def fetch() -> dict[str, Any]:
+        """Fetch a token."""
+        return {"note": token}
+
+    for _ in range(2):
+        async with Executor(Registry([fetch]), guards=[Sanitize(), Once(store)]) as tools:
+            result = await tools.execute("fetch", key="k")
+        assert said(result) == ("POLICY_DENIED", "done") and result.error is not None
+        assert "github_token at /note" in result.error.message
+    assert result.metadata.cached
 
 
 # before anybody is asked

@@ -461,6 +461,88 @@ async def test_blocked_output_is_withheld() -> None:
     assert TOKEN not in str(result.to_dict())
 
 
+_ADDRESS: dict[str, Any] = {"type": "string", "format": "email"}
+
+
+def _having(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"mail": schema}, "required": ["mail"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "place"),
+    [
+        (_having(_ADDRESS), {"mail": "ada@example.org"}, "email at /mail"),
+        (_having({"pattern": "@example[.]org$"}), {"mail": "ada@example.org"}, "email at /mail"),
+        (_having({"maxLength": 7}), {"mail": "a@bc.de"}, "email at /mail"),
+        (_having({"enum": ["ada@example.org"]}), {"mail": "ada@example.org"}, "email at /mail"),
+        (_having({"const": "ada@example.org"}), {"mail": "ada@example.org"}, "email at /mail"),
+        (
+            {"type": "array", "uniqueItems": True},
+            ["ada@example.org", "bob@example.org"],
+            "email at /0, email at /1",
+        ),
+        (
+            {"type": "object", "required": ["ada@example.org"]},
+            {"ada@example.org": 1},
+            "email",
+        ),
+        (
+            {"type": "object", "additionalProperties": False, "patternProperties": {"@": {}}},
+            {"ada@example.org": 1},
+            "email",
+        ),
+        ({"type": "string", "maxLength": 20}, "a@bc.de, b@bc.de", "email"),
+    ],
+)
+async def test_a_redacted_output_that_does_not_fit_its_schema_is_withheld(
+    schema: dict[str, Any], answer: Any, place: str
+) -> None:
+    runs: list[int] = []
+
+    @tool(effects="once", labels=EXTERNAL, output_schema=schema)
+    async def fetch() -> Any:
+        """Fetch something."""
+        runs.append(1)
+        return answer
+
+    async with Executor(Registry([fetch]), guards=[Sanitize()]) as tools:
+        result = await tools.execute("fetch")
+    error = result.error
+    assert runs == [1] and error is not None and result.output is None and result.parts == ()
+    assert (error.code, error.effects, error.remedy) == ("POLICY_DENIED", "done", "other_tool")
+    assert f"Redacted in the output of fetch: {place}. What is left does not fit" in error.message
+    assert "The tool did run" in error.message and "loosen its output schema" in error.message
+    assert 'email = "allow" in [extensions.sanitize.actions]' in error.message
+    assert error.details is not None and error.details["findings"][0]["kind"] == "email"
+    assert "example.org" not in str(result) and "bc.de" not in str(result)
+
+    allowing = Sanitize(actions={"email": "allow"})
+    async with Executor(Registry([fetch]), guards=[allowing]) as tools:
+        assert (await tools.execute("fetch")).output == answer
+
+
+async def test_an_output_whose_invisible_characters_its_schema_wants_is_withheld() -> None:
+    @tool(effects="read", labels=EXTERNAL, output_schema={"type": "string", "minLength": 3})
+    async def fetch() -> str:
+        """Fetch something."""
+        return "ab\u200b"
+
+    result = await given(fetch, {}, Sanitize())
+    assert result.error is not None and result.error.code == "POLICY_DENIED"
+    assert "Characters that cannot be seen were taken out" in result.error.message
+
+
+async def test_a_secret_that_the_output_schema_wants_is_withheld_without_a_way_around() -> None:
+    @tool(effects="read", labels=EXTERNAL, output_schema={"type": "string", "pattern": "^ghp_"})
+    async def fetch() -> str:
+        """Fetch something."""
+        return TOKEN
+
+    result = await given(fetch, {}, Sanitize())
+    assert result.error is not None and result.error.code == "POLICY_DENIED"
+    assert "github_token" in result.error.message and "allow" not in result.error.message
+
+
 @pytest.mark.req("NA-10", "FM-5")
 async def test_nothing_that_is_said_beside_an_output_holds_a_secret() -> None:
     """Of a tool that takes no text, of arguments that are wrong, of a name that no tool has."""

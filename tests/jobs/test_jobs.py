@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from tests.jobs.houses import ANN, EVE, ROOT, config_of, lines, working, written
+from tests.redact_corpus import made
 from tests.stores.server import running_server
 from toolpost import Call, Caller, Limits, Progress, Runtime, ToolSpec, incarnation, tool
 from toolpost.approvals import Decision
@@ -88,6 +89,60 @@ async def test_a_job_runs_for_the_principal_that_submitted_it(
     async with working(tmp_path, store=store) as (_, jobs):
         job = await ended(jobs, await jobs.submit("pay", {"to": "bob"}, caller=agent), agent)
         assert job.caller.principal == agent.principal == "key:agent-a"
+
+
+async def test_a_job_says_what_was_redacted_in_its_result_and_so_does_its_repeat(
+    store: dict[str, Any], tmp_path: Path
+) -> None:
+    token = "gh" + "p_" + made(36)
+
+    @tool(effects="once", labels={"external": "true"})
+    async def fetch() -> dict[str, str]:
+        """Fetch a token."""
+        return {"token": token}
+
+    async with working(tmp_path, fetch, store=store) as (runtime, jobs):
+        job = await ended(jobs, await jobs.submit("fetch", caller=ANN, key="k"))
+        again = await runtime.execute("fetch", caller=ANN, key="k")
+    assert job.result is not None and again.metadata.cached
+    for result in (job.result, again):
+        assert result.output == {"token": "[redacted:github_token]"}
+        assert "Redacted in the output: github_token at /token." in str(result.notices)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_job_that_is_stopped_while_it_waits_for_a_slot_has_not_begun(
+    stopped: bool, store: dict[str, Any], tmp_path: Path
+) -> None:
+    begun, go_on, ran = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @tool(effects="once", timeout=60, limits=Limits(concurrency=1))
+    async def charge(amount: int) -> int:
+        """Charge somebody."""
+        ran.append(amount)
+        begun.set()
+        await go_on.wait()
+        return amount
+
+    async with working(tmp_path, charge, store=store) as (runtime, jobs):
+        first = asyncio.ensure_future(runtime.execute("charge", {"amount": 1}, caller=ANN))
+        await begun.wait()
+        job = await jobs.submit("charge", {"amount": 2}, caller=ANN)
+        while not runtime.extension("slots").gauges()["slots_waiting"][1].get("charge"):
+            await asyncio.sleep(0.01)
+        if stopped:
+            job = await jobs.cancel(job.id, caller=ANN)
+            assert job.result is not None and job.result.error is not None
+            assert (job.state, job.result.error.effects) == ("cancelled", "none")
+        await jobs.close()
+        go_on.set()
+        await first
+        if not stopped:
+            assert (await jobs.get(job.id, caller=ANN)).state == "queued"
+            async with Jobs(runtime) as others:
+                job = await ended(others, job)
+            assert job.state == "succeeded" and job.result is not None and job.result.output == 2
+    assert ran == ([1] if stopped else [1, 2])
 
 
 async def test_what_is_acknowledged_is_there_for_whoever_comes_next(

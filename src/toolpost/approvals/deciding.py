@@ -6,8 +6,10 @@ agent does not hold. Anybody else needs a role that the config names, or owns th
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import Final, get_args
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -23,6 +25,7 @@ _VOUCHED_FOR: Final = frozenset(("callback", "webhook"))
 """Whoever comes here was let in by the program itself or by a signature."""
 _SECRETS: Final = Rules(personal=False)
 _LONGEST: Final = 30 * 86400.0
+_MARK: Final = re.compile(r"\[redacted:[^\[\]]*\]")
 
 
 def verify_channel(channel: str) -> None:
@@ -60,6 +63,39 @@ def _behind(by: Caller, asker: Caller) -> bool:
         or (by.user is not None and by.user == asker.user)
         or (by.owner and asker.owner)
     )
+
+
+def merge_edit(request: Request, decision: Decision) -> Decision:
+    """The decision with all arguments that the call is to have: an edit says which ones change, and
+    the others stay as they were asked for. People see those redacted, so a redaction mark in an
+    edit is refused: the tool would take it for the value.
+    """
+    if decision.arguments is None or not decision.approve:
+        return decision
+    asked = request.exact()
+    edited = asked | dict(decision.arguments)
+    exact(edited)  # refuses what is not plain JSON
+    for place in Counter(_marks(edited, "")) - Counter(_marks(asked, "")):
+        at, mark = place
+        raise InvalidArguments(
+            f"{short(at)}: {short(mark)} stands for a value that is not shown, and would reach the "
+            "tool in its place. Send only the arguments that change: the others stay as they were "
+            "asked for. An argument that changes is replaced as a whole."
+        )
+    return msgspec.structs.replace(decision, arguments=edited)
+
+
+def _marks(value: Any, at: str) -> Iterator[tuple[str, str]]:
+    """Every redaction mark in names and texts, with its place."""
+    if isinstance(value, str):
+        yield from ((at, mark) for mark in _MARK.findall(value))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from ((f"{at}/{name}", mark) for mark in _MARK.findall(name))
+            yield from _marks(item, f"{at}/{name}")
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from _marks(item, f"{at}/{place}")
 
 
 def judge_yes(request: Request, decision: Decision, by: Caller) -> None:

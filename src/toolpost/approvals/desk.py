@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from toolpost.approvals.deciding import answered, judge_yes, objection, verify_channel
+from toolpost.approvals.deciding import answered, judge_yes, merge_edit, objection, verify_channel
 from toolpost.approvals.fitting import bound, exact, fitting
 from toolpost.approvals.lasting import LastingYes
 from toolpost.approvals.scope import verify_edit, verify_where
@@ -184,7 +184,8 @@ class Approvals:
         channel: Channel,
         seen: str | None = None,
     ) -> Request:
-        """Answer a request. ``seen`` is the ``Request.seen`` of what the person looked at.
+        """Answer a request. ``seen`` is the ``Request.seen`` of what the person looked at. The
+        arguments of a decision are those that change.
 
         A no also takes back a yes that no call has used: of two people who answer at the same
         moment, the one who says no is heard. Raises ``Denied`` for who may not answer,
@@ -211,7 +212,7 @@ class Approvals:
         """Hold an edit and a lasting yes against the tool, if it is known here: what is misspelt
         would be a wider yes, or one that nobody can use. Who decides asks this first, too.
         """
-        edit, lasting = decision.arguments, decision.lasting
+        edit, lasting = merge_edit(request, decision).arguments, decision.lasting
         if edit is None and lasting is None:
             return
         spec = self._spec_of(request.tool)
@@ -414,10 +415,11 @@ class Approvals:
                 raise Conflict(f"{request.handle} is {found}{already}{_by(request)}.")
             if decision.approve and seen != request.seen:
                 raise Conflict(f"{request.handle} was changed meanwhile: look at it again.")
+            whole = merge_edit(request, decision)
             if decision.approve:
-                judge_yes(request, decision, by)
-                self.verify(request, decision)
-            after = answered(request, decision, by=by, channel=channel, at=self.now())
+                judge_yes(request, whole, by)
+                self.verify(request, whole)
+            after = answered(request, whole, by=by, channel=channel, at=self.now())
             if await self._replace(after, record.version):
                 own_no = not decision.approve and principal(by) == principal(request.caller)
                 if after.status != "waiting" and not own_no:  # else it makes room for the next

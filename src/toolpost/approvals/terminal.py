@@ -67,7 +67,7 @@ def widened(request: Request, decision: Decision) -> str:
     """What a yes would be for besides the call that was asked for, line by line; or nothing."""
     lines = []
     if decision.arguments is not None:
-        lines.append(f"  instead    {_shown(redact(dict(decision.arguments)))}")
+        lines.append(f"  instead    {_shown(redact(request.exact() | dict(decision.arguments)))}")
     if (lasting := decision.lasting) is not None:
         often = "any number of calls" if lasting.uses is None else f"at most {lasting.uses} calls"
         session = " in the same session" if lasting.session else ""

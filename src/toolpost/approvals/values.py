@@ -44,7 +44,9 @@ class Lasting(
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person says. ``arguments``: yes, but with these. ``lasting``: and not only now."""
+    """What a person says. ``arguments``: yes, but with these changed; the others stay as they were
+    asked for. ``lasting``: and not only now.
+    """
 
     approve: bool
     reason: str = ""

@@ -152,7 +152,7 @@ def approve(
     decision = Decision(
         approve=True,
         reason=reason,
-        arguments=None if edit is None else request.exact() | _changes(edit),
+        arguments=None if edit is None else _changes(edit),
         lasting=_lasting(
             session=session, where=_where(where, spec), seconds=duration or 3600.0, uses=uses
         ),

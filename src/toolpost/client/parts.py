@@ -140,8 +140,8 @@ class Approvals:
         lasting: Lasting | None = None,
         seen: str | None = None,
     ) -> Approval:
-        """Say yes. ``arguments``: with all of these in the place of what was asked for. ``seen``
-        pins what you looked at: ``Approval.seen``.
+        """Say yes. ``arguments``: with these changed; the others stay as they were asked for.
+        ``seen`` pins what you looked at: ``Approval.seen``.
         """
         return await self._answered(
             handle,

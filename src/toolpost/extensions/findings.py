@@ -11,11 +11,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from toolpost.call import Call, Progress
-from toolpost.errors import Denied, InvalidArguments
+from toolpost.errors import Denied, InvalidArguments, InvalidOutput
 from toolpost.redact import Finding, Rules, names_a_secret, replaced, stripped
 from toolpost.redact.pieces import Pieces
 from toolpost.redact.places import ANYWHERE, RAW, SECRET, Place
-from toolpost.result import Failure, Part, Resource, Text
+from toolpost.result import Failure, Notice, Part, Resource, Result, Text
+from toolpost.schema import Schema
 from toolpost.wording import short
 
 NAME: Final = "sanitize"
@@ -137,31 +138,69 @@ class Search:
         if passed := self._told["allow"]:  # the audit has to search what it is told here
             call.note(NAME, f"passed in the arguments: {_listed(passed)}")
 
-    def judge_output(self, call: Call) -> str | None:
-        """Withhold what may not pass. What was redacted is said to whoever reads the output."""
+    def result(self, tool: str, result: Result, schema: Schema) -> Result:
+        """The result as it may be handed over. What was redacted is said to whoever reads it."""
+        output = self.data(result.output, ANYWHERE, ())
+        parts = tuple(self.part(part) for part in result.parts)
+        error = None if result.error is None else self.failure(result.error)
         if blocked := self._told["block"]:
             raise Denied(
-                f"The output of {call.tool} may not hold {_listed(blocked)}. The output is "
-                "withheld.",
+                f"The output of {tool} may not hold {_listed(blocked)}. The output is withheld.",
                 remedy="other_tool",
                 effects="done",
                 details=_details(blocked),
             )
+        if output is not result.output:
+            self._verify_fit(tool, result.output, output, schema)
+        if redacted := self._told["redact"]:
+            if error is None:
+                parts = (*parts, Notice(f"Redacted in the output: {_listed(redacted)}.{_MARKS}"))
+            else:
+                message = f"{error.message} (Redacted in this error: {_listed(redacted)}.)"
+                error = _replace(error, message=message)
+        if output is result.output and parts == result.parts and error is result.error:
+            return result
+        cleaned: Result = _replace(result, output=output, parts=parts, error=error)
+        return cleaned
+
+    def warn_of_output(self, call: Call) -> None:
+        """Say in the warnings and on the trail what was found in the output."""
         for action, verb in _VERBS:
             if told := self._told[action]:
                 more = _MARKS if action == "redact" else ""
                 call.warn(f"{verb} in the output: {_listed(told)}.{more}")
                 call.note(NAME, f"{verb.lower()} in the output: {_listed(told)}")
-        redacted = self._told["redact"]
-        return f"Redacted in the output: {_listed(redacted)}.{_MARKS}" if redacted else None
 
-    def judge_error(self, call: Call, error: Failure) -> Failure:
-        """The same for what a tool failed with: its message says what is not in it any more."""
-        if self.judge_output(call) is None:
-            return error
-        message = f"{error.message} (Redacted in this error: {_listed(self._told['redact'])}.)"
-        told: Failure = _replace(error, message=message)
-        return told
+    def _verify_fit(self, tool: str, before: Any, after: Any, schema: Schema) -> None:
+        """Withhold an output that fitted the tool's schema and, redacted, does not any more:
+        clients validate it as well, and would lose all of it without a word that helps.
+        """
+        try:
+            schema.check(after)
+            return
+        except InvalidOutput as fault:  # which tells what an enum or a const states
+            problem = self._rules.redact_text(fault.message)
+        try:
+            schema.check(before)
+        except InvalidOutput:  # another guard has put something else in its place
+            return
+        redacted = self._told["redact"]
+        what = (
+            f"Redacted in the output of {tool}: {_listed(redacted)}."
+            if redacted
+            else f"Characters that cannot be seen were taken out of the output of {tool}."
+        )
+        kinds = dict.fromkeys(kind for _, kind in redacted if not self._rules.kinds[kind])
+        allowed = ", ".join(f'{kind} = "allow"' for kind in kinds)
+        raise Denied(
+            f"{what} What is left does not fit the tool's output schema ({problem}), so "
+            "the output is withheld. The tool did run: do not call it again for this. Whoever "
+            "describes the tool can loosen its output schema"
+            + (f", or let it pass: {allowed} in [extensions.sanitize.actions]." if kinds else "."),
+            remedy="other_tool",
+            effects="done",
+            details=_details(redacted),
+        )
 
     def _secret(self, told: _Told) -> bool:
         return any(self._rules.kinds[kind] for _, kind in told)

@@ -4,7 +4,8 @@ Above: the road. Below: ``Records``. A key belongs to a caller and a tool, and t
 given, before any guard took something out of it: of that a digest is kept. It is claimed in the
 store before the tool runs, so that a process that dies leaves a claim without an outcome: the
 answer to a repeat is then that nobody knows, and the tool does not run again. A failure that says
-``effects: none`` frees the key. Tools that only read need no key.
+``effects: none`` frees the key, and so does a cancellation before the tool was reached. Tools that
+only read need no key.
 
 A repeat in the same process joins a call that is still running; in another it is told to come back.
 
@@ -43,12 +44,15 @@ from toolpost.contracts import (
     Surroundings,
     Walk,
 )
-from toolpost.deadline import timed_out
+from toolpost.deadline import had_not_begun, timed_out
 from toolpost.digest import canonical, digest
-from toolpost.errors import Conflict, InvalidArguments
+from toolpost.errors import Conflict, Denied, InvalidArguments
+from toolpost.extensions.findings import Search
+from toolpost.failure import failure
 from toolpost.options import Options, options_from
 from toolpost.redact import Rules
 from toolpost.result import Failure, Notice, Result
+from toolpost.schema import Schema
 from toolpost.spec import ToolSpec, is_external
 
 _log = logging.getLogger("toolpost")
@@ -268,11 +272,14 @@ class Once:
         self._forget(place)
         try:
             result = await call_next(call)
-        except BaseException:  # cancelled: what the tool had done by then nobody knows
-            unknown = msgspec.structs.replace(claim, state="unknown")
-            self._write(self._settle(place, unknown, version))
+        except BaseException as fault:  # cancelled: what the tool had done by then nobody knows
+            idle = had_not_begun(fault, call.call_id)  # unless it was not reached
+            ended = msgspec.structs.replace(claim, state="free" if idle else "unknown")
+            if idle:  # whoever has waited for this call runs at once
+                self._put_off(place, _Ending(ended, version))
+            self._write(self._settle(place, ended, version))
             raise
-        kept = _outcome(claim, result, external=is_external(call.spec))
+        kept = _outcome(claim, result, call)
         if not await asyncio.shield(self._write(self._settle(place, kept, version))):
             if kept.state == "free":
                 call.warn(_NOT_FREED)
@@ -287,7 +294,10 @@ class Once:
             raise _other_arguments()
         if claim.state == "done" and claim.result is not None:
             call.about.size = len(claim.result)
-            return _again(Result.from_dict(json.loads(claim.result)), call, "the first result")
+            stored = Result.from_dict(json.loads(claim.result))
+            for notice in stored.notices:
+                call.warn(notice)
+            return _again(stored, call, "the first result")
         if self._runs_still(claim):
             call.note(Once.name, _RUNS_STILL.code)
             return Result(error=_RUNS_STILL)
@@ -496,15 +506,13 @@ def _final(error: Failure) -> Failure:
     return msgspec.structs.replace(error, retryable=False, retry_after=None, remedy=remedy)
 
 
-def _outcome(claim: _Claim, result: Result, *, external: bool) -> _Claim:
+def _outcome(claim: _Claim, result: Result, call: Call) -> _Claim:
     """What is kept of a run that has ended, exact to the last digit; without secrets where the
     caller does not get them either: in errors, and in what comes from outside.
     """
     if result.error is not None and result.error.effects == "none":
         return msgspec.structs.replace(claim, state="free")
-    data = result.to_dict()
-    for part in ("output", "parts", "error") if external else ("error",):
-        data[part] = _without_secrets(data[part])
+    data = _without_secrets(result, call).to_dict()
     try:
         text = canonical({part: data[part] for part in ("output", "parts", "error")}).decode()
     except (TypeError, ValueError):  # a ring of somebody's own has put in what is not JSON
@@ -512,12 +520,18 @@ def _outcome(claim: _Claim, result: Result, *, external: bool) -> _Claim:
     return msgspec.structs.replace(claim, state="done", result=text)
 
 
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, str):
-        return _SECRETS.redact_text(value)
-    if isinstance(value, dict):
-        return {_SECRETS.redact_text(key): _without_secrets(one) for key, one in value.items()}
-    return [_without_secrets(one) for one in value] if isinstance(value, list) else value
+def _without_secrets(result: Result, call: Call) -> Result:
+    """The redacted result says so itself: whoever gets it again has nothing left to find."""
+    search, spec = Search(_SECRETS, _SECRETS, {}), call.spec
+    if not is_external(spec):
+        error = None if result.error is None else search.failure(result.error)
+        return msgspec.structs.replace(result, error=error)
+    schema = Schema(True if spec.output_schema is None else spec.output_schema)
+    try:
+        return search.result(call.tool, result, schema)
+    except Denied as refusal:
+        error = failure(refusal, tool=call.tool, call_id=call.call_id, effects=spec.effects)
+        return Result(error=error)
 
 
 def _other_arguments() -> Conflict:

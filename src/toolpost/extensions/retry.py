@@ -24,7 +24,7 @@ from toolpost.breaker import Breaker, Budget, State
 from toolpost.call import Call
 from toolpost.clock import SystemClock
 from toolpost.contracts import Around, Behind, Clock, Ring, Road, Surroundings, Walk
-from toolpost.deadline import timeout_message
+from toolpost.deadline import after_a_run, timeout_message
 from toolpost.errors import ConfigError, Outcome, Unavailable
 from toolpost.failure import failure
 from toolpost.options import Options, options_from
@@ -258,7 +258,8 @@ class _Care:
             attempts += 1
             call.note(Retry.name, f"attempt {attempts} after {pause:.2f}s")
             until = ends if call.deadline is None else min(ends, call.deadline)
-            result = await call_next(msgspec.structs.replace(call, deadline=until))
+            with after_a_run():
+                result = await call_next(msgspec.structs.replace(call, deadline=until))
             result.metadata.attempts = attempts
         if result.error is None:
             self.breaker.succeeded()
@@ -371,7 +372,8 @@ class _Care:
         call.about.open_trail().append(f"{_HANDED_OVER}{fallback} ({error.code})")
         trodden = (*_trodden(call), call.tool)
         onward = msgspec.structs.replace(call, metadata={**call.metadata, _TRODDEN: trodden})
-        second = await self._road.rewalk(onward, tool=fallback)
+        with after_a_run():
+            second = await self._road.rewalk(onward, tool=fallback)
         call.about.open_trail().extend(f"{fallback}: {step}" for step in second.metadata.trail)
         call.about.open_warnings().extend(second.metadata.warnings)
         return _told(call, result, error, second)

@@ -10,7 +10,8 @@ passes.
 
 The output of an external tool (``kind`` other than python, or ``labels: {external: "true"}``) is
 redacted, rid of characters that cannot be seen, and marked as data that is not to be obeyed. Where
-something was redacted, a ``Notice`` in the result says so to whoever reads it.
+something was redacted, a ``Notice`` in the result says so to whoever reads it; where what is left
+does not fit the tool's output schema any more, it is withheld.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from toolpost.redact import Pattern, Rules, names_a_secret, stripped
 from toolpost.redact.glance import suspicious
 from toolpost.redact.places import ANYWHERE, names_in, place_of, stated_in
 from toolpost.redact.texts import reader, textless
-from toolpost.result import NOWHERE, Failure, Notice, Result
+from toolpost.result import NOWHERE, Failure, Result
 from toolpost.schema import Schema
 from toolpost.spec import ToolSpec, is_external
 from toolpost.wording import nearest, short
@@ -135,8 +136,9 @@ class Sanitize:
     def bind(self, spec: ToolSpec, road: Road) -> Ring | None:
         external = is_external(spec)
         outward = external or self._outputs == "all"
+        schema = Schema(True if spec.output_schema is None else spec.output_schema)
         if textless(spec.input_schema):
-            return Around(partial(self._out, external)) if outward else None
+            return Around(partial(self._out, external, schema)) if outward else None
         inward = self._in(spec)
         if not outward:
             return inward
@@ -144,7 +146,7 @@ class Sanitize:
         async def both(call: Call, call_next: Walk) -> Result:
             async def out(clean: Call) -> Result:
                 heard = call_next if clean.on_progress is None else self._listening(call_next)
-                return self._searched(clean, await heard(clean), external=external)
+                return self._searched(clean, await heard(clean), schema, external=external)
 
             return await inward(call, out)
 
@@ -225,6 +227,7 @@ class Sanitize:
     def _out(
         self,
         external: bool,
+        schema: Schema,
         inner: Walk,
         failed: Callable[[Call, Exception], Result],
         _: Behind | None = None,
@@ -240,31 +243,22 @@ class Sanitize:
                 way = call.about.passed(Sanitize.name)
             result = await (inner if call.on_progress is None else self._listening(inner))(call)
             try:
-                return self._searched(call, result, external=external)
+                return self._searched(call, result, schema, external=external)
             except Exception as exc:  # noqa: BLE001 - the border: a guard that breaks is a refusal
                 return failed(call, exc)
 
         return step
 
-    def _searched(self, call: Call, result: Result, *, external: bool) -> Result:
+    def _searched(self, call: Call, result: Result, schema: Schema, *, external: bool) -> Result:
         if result.error is None and not result.parts and type(result.output) not in _SEARCHED:
             if external:
                 _warned(call)
             return result
         search = Search(self._rules, self._rules, self._going_out, clean=stripped)
-        output = search.data(result.output, ANYWHERE, ())
-        parts = tuple(search.part(part) for part in result.parts)
-        error = result.error
-        if error is not None:
-            error = search.judge_error(call, search.failure(error))
-        elif (notice := search.judge_output(call)) is not None:
-            parts = (*parts, Notice(notice))
-        if external and error is None:
+        cleaned = search.result(call.tool, result, schema)
+        search.warn_of_output(call)
+        if external and result.error is None:
             _warned(call)
-        same = output is result.output and parts == result.parts and error is result.error
-        if same:
-            return result
-        cleaned: Result = _replace(result, output=output, parts=parts, error=error)
         return cleaned
 
     def _listening(self, inner: Walk) -> Walk:

@@ -23,6 +23,7 @@ import msgspec
 
 from toolpost.call import Call
 from toolpost.contracts import Around, Behind, Ring, Road, Surroundings, Walk
+from toolpost.deadline import not_begun
 from toolpost.errors import CallError, ConfigError, QueueFull, TimedOut
 from toolpost.options import Options, options_from
 from toolpost.patterns import selector
@@ -239,11 +240,13 @@ class _Gate:
         try:
             if await turn:
                 return monotonic() - began
-        except BaseException:
+        except BaseException as exc:
             if not turn.done() or turn.cancelled():
                 self._forget(who, turn)
             elif turn.result():  # the slot came together with the cancellation
                 self.leave()
+            if isinstance(exc, asyncio.CancelledError):
+                raise not_begun(call.call_id) from None
             raise
         finally:
             if timer is not None:

@@ -20,6 +20,7 @@ import msgspec
 
 from toolpost.call import Caller, Progress, new_call_id
 from toolpost.contracts import PARCEL, Parcel
+from toolpost.deadline import had_not_begun
 from toolpost.errors import PART, CallError, InternalError
 from toolpost.failure import failure
 from toolpost.jobs.board import Board
@@ -115,8 +116,9 @@ class Running:
     async def _run(self, held: Held) -> None:
         try:
             await self._attempt(held)
-        except asyncio.CancelledError:
-            await _to_the_end(self._broken_off(held))
+        except asyncio.CancelledError as gone:
+            idle = had_not_begun(gone, held.job.call_id or "")
+            await _to_the_end(self._broken_off(held, begun=not idle))
             raise
         except CallError as fault:  # of the store: it stays ours, and is tried again
             _log.error("%s cannot be run now: %s", held.job.id, fault)
@@ -243,9 +245,9 @@ class Running:
             return bool(job.carrier) or error.effects == "none"
         return error.code in _LATER and error.effects == "none" and waited < PATIENCE
 
-    async def _broken_off(self, held: Held) -> None:
+    async def _broken_off(self, held: Held, *, begun: bool = True) -> None:
         """The run was stopped: by who cancelled it, or because this process ends. It may have come
-        to its end just before.
+        to its end just before, or its tool may not have been reached.
         """
         if held.outcome is not None:
             await self._settled(held, held.outcome)
@@ -253,12 +255,12 @@ class Running:
         if job.id not in self.held or (held.settled and not held.stopped):
             return
         if held.stopped:
-            result = await self._stopped(job)
+            result = await self._stopped(job, begun=begun)
             await self._over(held, result, state_of(result))
         elif job.carrier and job.state == "running":  # it goes on, and others see it through
             await held.write(_replace(job, holder=""))
             self.drop(held)
-        elif job.state != "running" or job.effects != "once":
+        elif job.state != "running" or job.effects != "once" or not begun:
             if job.state == "running":
                 job = _replace(job, state="queued", approval=None)
             await held.write(_replace(job, holder=""))
@@ -266,9 +268,9 @@ class Running:
         else:
             await self._over(held, unknown(job), "unknown")
 
-    async def _stopped(self, job: Job) -> Result:
+    async def _stopped(self, job: Job, *, begun: bool) -> Result:
         """What a job has come to that is to be no more."""
-        begun = job.state == "running"
+        begun = begun and job.state == "running"
         if begun and job.carrier:
             with suppress(CallError):  # nobody can be told: it may run, or have run
                 result = await self._carriers.recall(job)

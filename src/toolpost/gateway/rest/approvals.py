@@ -88,7 +88,7 @@ class _Desk:
         given = await sent(http, self._behind, "reason", "arguments", "lasting", "seen")
         edit = given.get("arguments")
         if "arguments" in given and type(edit) is not dict:
-            raise InvalidArguments("/arguments: must be an object with all arguments.")
+            raise InvalidArguments("/arguments: must be an object with the arguments that change.")
         decision = Decision(
             approve=True,
             reason=text_in(given, "reason") or "",
