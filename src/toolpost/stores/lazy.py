@@ -133,7 +133,9 @@ class LazyStore:
         except ToolpostError as fault:
             return Health(False, self._told(fault))
         problem = self._store.problem if isinstance(self._store, _Verifiable) else None
-        return Health(problem is None, problem and f"{self.path}: {problem}")
+        return Health(
+            problem is None, f"{self.path}: {problem}" if problem and self.path else problem
+        )
 
     async def _probe(self) -> None:
         key, value = f"probe-{self._probe_id}", os.urandom(2048).hex()

@@ -23,17 +23,11 @@ from toolpost.clock import SystemClock
 from toolpost.contracts import Clock, Line, Record
 from toolpost.errors import CallError, Unavailable
 from toolpost.options import Options, options_from
+from toolpost.stores.integrity import accept_loss, read_loss, write_note
 from toolpost.stores.kept import FULL, behind, checked, encoded, lifetime, lined, ranged, unwritten
 from toolpost.stores.lane import Do, Lane
 from toolpost.stores.sqlite_file import File, from_outside, transaction, translated
-from toolpost.stores.sqlite_integrity import (
-    accept_loss,
-    find_damage,
-    is_disk_full,
-    read_counters,
-    read_loss,
-    write_note,
-)
+from toolpost.stores.sqlite_integrity import find_damage, is_disk_full, read_counters
 
 T = TypeVar("T")
 _Job = Do[sqlite3.Connection]

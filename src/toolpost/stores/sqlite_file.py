@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.errors import ConfigError, ToolpostError, Unavailable
+from toolpost.stores.integrity import check_continuity
 from toolpost.stores.kept import FORBIDDEN, FULL, READ_ONLY, UNREADABLE, unwritable
-from toolpost.stores.sqlite_integrity import check_continuity
+from toolpost.stores.sqlite_integrity import read_counters
 
 _log = logging.getLogger("toolpost.store")
 
@@ -70,6 +71,7 @@ _UNCLEAR: Final = (
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM
 )  # fmt: skip
 _REFUSED: Final = "the database refuses it"
+_REPLACED: Final = "Its file was truncated, replaced or restored from an older copy"
 
 
 def from_outside(fault: BaseException) -> bool:
@@ -143,7 +145,7 @@ class File:
             raise
         if self._identity is None:
             self._identity = self._now()
-            check_continuity(connection, self.path)
+            check_continuity(read_counters(connection), self.path, _REPLACED)
         return connection
 
     def reader(self) -> sqlite3.Connection:
