@@ -300,6 +300,39 @@ def test_the_note_belongs_to_the_place_and_not_to_the_password(tmp_path: Path) -
     assert len({mine, *others}) == 4
 
 
+async def test_a_command_waits_once_for_a_server_that_does_not_answer(
+    server: Server, dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tools_of_the_test.py").write_text("async def send(to): return to\n")
+    (tmp_path / "tools.yaml").write_text(
+        "- name: send\n  description: Send something.\n  tier: 2\n"
+        "  input_schema: {type: object, properties: {to: {type: string}}}\n"
+        "  binding: {module: tools_of_the_test, function: send}\n"
+    )
+    (tmp_path / "toolpost.toml").write_text(
+        f'[store]\nkind = "postgres"\ndsn = "{dsn}"\npatience = 6.0\n'
+        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+    )
+    words = ["-m", "toolpost", "call", "send", "--key", "k", "to=ann"]
+
+    async def called() -> tuple[int | None, str]:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, *words, cwd=tmp_path, stdout=-1, stderr=-1
+        )
+        out, err = await asyncio.wait_for(child.communicate(), FENCE)
+        return child.returncode, (out + err).decode()
+
+    code, told = await called()
+    assert (code, "ann" in told) == (0, True), told
+    begun = time.monotonic()
+    with server.suspended():
+        code, told = await called()
+    waited = time.monotonic() - begun
+    assert code != 0
+    assert "TimeoutError" not in told
+    assert waited < 20, f"each user of the store has waited by itself: {told}"
+
+
 async def test_what_the_driver_itself_gets_wrong_is_unavailable(dsn: str) -> None:
     store = PostgresStore(dsn, patience=5)
     await store.open()

@@ -20,7 +20,7 @@ from typing import Final
 from toolpost.errors import ConfigError, ToolpostError, Unavailable
 from toolpost.stores.integrity import check_continuity
 from toolpost.stores.kept import FORBIDDEN, FULL, READ_ONLY, UNREADABLE, unwritable
-from toolpost.stores.sqlite_integrity import read_counters
+from toolpost.stores.sqlite_integrity import read_counters, told_damage
 
 _log = logging.getLogger("toolpost.store")
 
@@ -88,7 +88,10 @@ def translated(fault: Exception, path: Path) -> Exception:
     _log.error("store %s: %s: %s", path, _name(fault), fault)
     code = _code(fault)
     why = (_found_out(path) if code in _UNCLEAR else None) or _TOLD.get(code, _REFUSED)
-    return Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0)
+    told = f"What must be kept cannot be: {why}."
+    if told_damage(fault) is not None:  # which no waiting mends
+        return Unavailable(told, retryable=False, remedy="stop")
+    return Unavailable(told, retry_after=1.0)
 
 
 def _found_out(path: Path) -> str | None:
@@ -126,6 +129,13 @@ class File:
         self.path = path.absolute()
         self._patience, self._read_only = patience, read_only
         self._identity: tuple[int, int] | None = None
+        self.damage: str | None = None
+        """What is to be done, once anybody who used it has met damage."""
+
+    def translated(self, fault: Exception) -> Exception:
+        """The error for whoever asked, and damage kept in mind."""
+        self.damage = self.damage or told_damage(fault)
+        return translated(fault, self.path)
 
     def writer(self) -> sqlite3.Connection:
         """A connection to a file that is there and up to date."""

@@ -29,10 +29,15 @@ def find_damage(path: Path) -> str | None:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.DatabaseError as fault:
-        code = getattr(fault, "sqlite_errorcode", 0) & 0xFF
-        damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        return _DAMAGE.format(fault) if damaged else None
+        return told_damage(fault)
     return None if rows == [("ok",)] else _DAMAGE.format(rows[0][0].replace("\n", " "))
+
+
+def told_damage(fault: BaseException) -> str | None:
+    """What to do about it, if this fault of SQLite says that the file is damaged."""
+    code = getattr(fault, "sqlite_errorcode", 0) & 0xFF
+    is_damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _DAMAGE.format(fault) if is_damage else None
 
 
 def is_disk_full(path: Path) -> bool:
