@@ -53,7 +53,7 @@ def write_note(path: Path, counters: Counters) -> None:
 def read_loss(path: Path) -> str | None:
     """What was lost and has not been accepted yet."""
     try:
-        return _loss_file(path).read_text(encoding="utf-8", errors="replace")
+        return _read(_loss_file(path)).decode(errors="replace")
     except OSError:
         return None
 
@@ -64,9 +64,15 @@ def accept_loss(path: Path) -> None:
 
 def _read_note(path: Path) -> Counters | None:
     try:
-        return msgspec.json.decode(_note_file(path).read_bytes(), type=Counters)
+        return msgspec.json.decode(_read(_note_file(path)), type=Counters)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def _read(file: Path) -> bytes:
+    if not file.is_file():  # to open a pipe would wait for somebody who writes to it
+        raise FileNotFoundError(file)
+    return file.read_bytes()
 
 
 def _write(file: Path, body: bytes) -> None:

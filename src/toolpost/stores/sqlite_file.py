@@ -207,6 +207,12 @@ class File:
         return found.st_dev, found.st_ino
 
     def _connect(self, how: str = "mode=rw") -> sqlite3.Connection:
+        if self.path.exists() and not self.path.is_file():  # of a pipe SQLite would wait for data
+            raise Unavailable(
+                "What must be kept cannot be: a folder, or something else that is no file, has the "
+                "name of its file. Move that away.",
+                remedy="stop",
+            )
         # mode=rw: SQLite must not make a file of its own, with other rights, where one is missing
         uri = f"{self.path.as_uri()}?{how}"
         return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)

@@ -25,6 +25,8 @@ def read_counters(connection: sqlite3.Connection) -> Counters:
 
 def find_damage(path: Path) -> str | None:
     """Read the whole file with ``PRAGMA quick_check``; what is wrong with it, in a sentence."""
+    if not path.is_file():
+        return None
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             rows = connection.execute("PRAGMA quick_check(1)").fetchall()
