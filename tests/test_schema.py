@@ -485,6 +485,34 @@ def test_a_default_never_makes_invalid_arguments_valid() -> None:
     assert Schema(schema).admit({"b": 1}) == {"a": 5, "b": 1}
 
 
+def test_a_schema_of_draft_4_means_the_same_with_its_bounds_as_numbers() -> None:
+    schema = {
+        "$schema": DRAFT_4,
+        "id": "urn:mine",
+        "type": "object",
+        "properties": {
+            "id": {"type": "number", "minimum": 0, "exclusiveMinimum": True},
+            "b": {"$ref": "urn:mine#/definitions/b"},
+        },
+        "definitions": {"b": {"id": "#b", "type": "string", "const": "ignored in Draft 4"}},
+    }
+    now = verify_input(schema)
+    assert now == {
+        "$schema": "http://json-schema.org/draft-06/schema#",
+        "$id": "urn:mine",
+        "type": "object",
+        "properties": {
+            "id": {"type": "number", "exclusiveMinimum": 0},
+            "b": {"$ref": "urn:mine#/definitions/b"},
+        },
+        "definitions": {"b": {"$id": "#b", "type": "string"}},
+    }
+    for form in (schema, now):
+        assert Schema(form).admit({"id": 1, "b": "x"}) == {"id": 1, "b": "x"}
+        refusal(form, {"id": 0})
+        refusal(form, {"b": 5})
+
+
 @pytest.mark.parametrize("draft", [None, *DRAFTS])
 def test_bounds_of_draft_4_are_understood_in_every_draft(draft: str | None) -> None:
     child = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 9}
@@ -494,8 +522,7 @@ def test_bounds_of_draft_4_are_understood_in_every_draft(draft: str | None) -> N
     before = copy.deepcopy(schema)
     now = verify_input(schema)
     assert schema == before, "what was given is not changed"
-    if draft is None or DRAFTS[draft] > 4:
-        assert now["properties"]["a"] == {"type": "number", "exclusiveMinimum": 0, "maximum": 9}
+    assert now["properties"]["a"] == {"type": "number", "exclusiveMinimum": 0, "maximum": 9}
     for form in (schema, now):
         assert Schema(form).admit({"a": 9}) == {"a": 9}
         refusal(form, {"a": 0})

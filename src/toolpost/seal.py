@@ -14,7 +14,7 @@ import hmac
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -26,6 +26,8 @@ from toolpost.errors import ConfigError, MissingPart
 Algorithm = Literal["ed25519", "hmac-sha256"]
 KEY_SUFFIX: Final = ".key"
 PUBLIC_SUFFIX: Final = ".pub"
+_ACCEPTED_SUFFIX: Final = ".accepted"
+"""Of a file that says that another key took the place of this one, and that a person knows it."""
 
 
 class Verifier(msgspec.Struct, frozen=True):
@@ -83,7 +85,7 @@ def verifiers(folder: Path, name: str) -> dict[str, Verifier]:
     found: dict[str, Verifier] = {}
     alone = folder.suffix == PUBLIC_SUFFIX and folder.is_file()
     for file in [folder] if alone else sorted(folder.glob(f"*{PUBLIC_SUFFIX}")):
-        algorithm, public = _parsed(file, file.read_text(encoding="ascii", errors="replace"))
+        algorithm, public = _parsed(file, _text_of(file))
         verifier = _verifier(algorithm, public)
         found[verifier.key] = verifier
     file = folder / f"{name}{KEY_SUFFIX}"
@@ -93,10 +95,52 @@ def verifiers(folder: Path, name: str) -> dict[str, Verifier]:
     return found
 
 
+def key_in(folder: Path, name: str) -> str | None:
+    """The id of the key that signs here now."""
+    file = folder / f"{name}{KEY_SUFFIX}"
+    return _seal(*_parsed(file, _private(file))).key if file.exists() else None
+
+
+def accept_other_keys(folder: Path, name: str) -> None:
+    """Have the key of today say that it took the place of every other that was known here."""
+    if key_in(folder, name) is None:
+        return
+    seal = open_seal(folder, name)
+    for key in verifiers(folder, name).keys() - {seal.key}:
+        text = f"{seal.key} {seal.sign(_acceptance(key))}\n"
+        (folder / f"{key}{_ACCEPTED_SUFFIX}").write_text(text, encoding="ascii")
+
+
+def accepted_keys(folder: Path, keys: Mapping[str, Verifier]) -> frozenset[str]:
+    """The keys of earlier times, as far as one that is known here says so."""
+    found = set()
+    for file in folder.glob(f"*{_ACCEPTED_SUFFIX}"):
+        signer, _, signature = _text_of(file).strip().partition(" ")
+        if signer in keys and keys[signer].check(_acceptance(file.stem), signature):
+            found.add(file.stem)
+    return frozenset(found)
+
+
+def _acceptance(key: str) -> bytes:
+    return f"another key took the place of {key}".encode()
+
+
+def _text_of(file: Path) -> str:
+    if not file.is_file():  # to open a pipe would wait for somebody who writes to it
+        raise ConfigError(f"{file} is a folder, or something else that is no file: move it away")
+    return file.read_text(encoding="ascii", errors="replace")
+
+
 def _private(file: Path) -> str:
-    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(fd)
+        raise ConfigError(
+            f"{file} is a folder, or something else that is no file: move it away, and restore the "
+            "key from a copy"
+        )
     with os.fdopen(fd, encoding="ascii", errors="replace") as opened:
-        about = os.fstat(fd)
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
             raise ConfigError(
                 f"{file}: others may read this key, or it is not yours. If nobody has: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -262,6 +263,44 @@ def test_a_key_that_is_gone_is_said_and_ends_with_one(project: Path) -> None:
     assert "NOT as written" in found.stdout
     told = json_of("audit", "verify", cwd=project)
     assert told["ok"] is False and told["problems"][0]["fault"] == "missing"
+
+
+def test_a_key_that_was_made_anew_is_said_until_a_person_accepts_it(project: Path) -> None:
+    (key,) = project.glob(".toolpost/**/audit.key")
+    assert toolpost("audit", "verify", cwd=project).returncode == 0
+    key.unlink()
+    assert toolpost("call", "add", "a=1", "b=2", cwd=project).returncode == 0
+    for _ in range(2):
+        found = toolpost("audit", "verify", cwd=project)
+        assert found.returncode == 1
+        assert "MISSING: the key that signs the audit was replaced" in found.stdout
+        assert "toolpost audit verify --accept-key" in found.stdout
+    assert toolpost("audit", "verify", "--accept-key", cwd=project).returncode == 0
+    assert toolpost("audit", "verify", cwd=project).returncode == 0
+    (accepted,) = key.parent.glob("*.accepted")
+    accepted.write_text("somebody else\n")  # who cannot sign
+    assert toolpost("audit", "verify", cwd=project).returncode == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+@pytest.mark.parametrize(
+    "file", ["audit.key", "*.pub", "chain-000.json", "store.db", "store.db-note"]
+)
+def test_what_is_no_file_is_told_of_and_not_waited_for(project: Path, file: str, kind: str) -> None:
+    (taken,) = project.glob(f".toolpost/**/{file}")
+    taken.unlink()
+    if kind == "pipe":
+        os.mkfifo(taken)
+    else:
+        taken.mkdir()
+    found = toolpost("audit", "verify", cwd=project)
+    told = found.stdout + found.stderr
+    assert "Traceback" not in told and found.returncode != 70, told
+    if file == "store.db-note":
+        assert found.returncode == 0, told
+    else:
+        assert found.returncode != 0, told
+        assert file == "chain-000.json" or (taken.name in told and "no file" in told), told
 
 
 @pytest.mark.parametrize("file", ["audit.key", "*.pub", "chain-000.json", "store.db"])

@@ -465,3 +465,18 @@ async def test_arguments_without_their_wrapper_are_told_where_they_belong(served
     )
     typo = await served.post("/v1/tools/add:call", {"argumets": {"a": 1}})
     assert "did you mean 'arguments'?" in typo.data["detail"]
+
+
+async def test_a_parameter_that_is_spelled_like_a_field_is_still_told_where_it_belongs(
+    tmp_path: Path,
+) -> None:
+    @tool
+    async def evaluate(expression: str) -> str:
+        """Evaluate an expression."""
+        return expression
+
+    async with serving(tmp_path, evaluate) as running:
+        bare = await running.post("/v1/tools/evaluate:call", {"expression": "1+1"})
+        assert bare.data["detail"].endswith('into "arguments": {"arguments": {"expression": …}}')
+        typo = await running.post("/v1/tools/evaluate:call", {"sesion_id": "x"})
+        assert typo.data["detail"].endswith("did you mean 'session_id'?")

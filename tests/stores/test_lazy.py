@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,45 @@ async def test_a_damaged_file_is_found_when_it_is_verified(file: Path) -> None:
     assert (told.healthy, "damaged" in str(told.error)) == (False, True)
     assert "restore a copy" in str(told.error)
     await store.close()
+
+
+async def test_damage_that_a_caller_meets_is_told_by_health_from_then_on(file: Path) -> None:
+    await filled(file)
+    store = LazyStore(SqliteStore(file))
+    await store.verify()
+    await store.open()
+    with file.open("r+b") as stream:
+        size = file.stat().st_size
+        stream.seek(size // 3)
+        stream.write(os.urandom(size - size // 3))
+    with pytest.raises(Unavailable, match="damaged") as told:
+        await store.read()
+    assert (told.value.remedy, told.value.retryable) == ("stop", False)
+    assert told.value.retry_after is None
+    health = await store.health()
+    assert (health.healthy, "restore a copy" in str(health.error)) == (False, True)
+    await store.close()
+
+
+async def test_an_opening_that_failed_slowly_is_not_waited_for_by_each_user() -> None:
+    class Hanging(MemoryStore):
+        tries = 0
+
+        async def open(self) -> None:
+            self.tries += 1
+            await asyncio.sleep(1)
+            raise Unavailable("it does not answer")
+
+    hanging = Hanging()
+    store = LazyStore(hanging)
+    for _ in range(10):
+        with pytest.raises(Unavailable, match="it does not answer"):
+            await store.get("s", "k")
+    assert hanging.tries < 5
+    while hanging.tries < 2:  # and in the end it is tried again
+        with pytest.raises(Unavailable):
+            await store.get("s", "k")
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("how", ["emptied", "removed", "older copy"])

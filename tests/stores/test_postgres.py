@@ -18,6 +18,7 @@ from tests.stores.server import Server, running_server
 from toolpost import ConfigError, MissingPart, Unavailable
 from toolpost.contracts import Line, Record
 from toolpost.plugins import load
+from toolpost.stores.lazy import LazyStore
 from toolpost.stores.postgres import MIGRATIONS, PostgresStore
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +122,7 @@ async def test_who_reads_on_from_a_position_misses_no_line(dsn: str) -> None:
 async def test_processes_that_race_have_one_winner_each_time(dsn: str) -> None:
     program = """
 import asyncio, sys
+from toolpost.stores.lazy import LazyStore
 from toolpost.stores.postgres import PostgresStore
 
 async def main():
@@ -193,6 +195,142 @@ async def test_a_server_that_stops_answering_is_waited_for_once_and_logged_in_a_
     assert all(record.exc_info is None and not record.exc_text for record in caplog.records)
     assert (await store.get("s", "k")) == Record(1, 1)
     await store.close()
+
+
+DROP = "DROP SCHEMA toolpost CASCADE"
+
+
+@pytest.mark.parametrize("how", ["get", "put", "create", "append"])
+@pytest.mark.parametrize("recreated", [True, False])
+async def test_a_schema_that_was_replaced_under_a_running_store_is_not_written_to(
+    dsn: str, tmp_path: Path, how: str, recreated: bool
+) -> None:
+    config = {"dsn": dsn}
+    running = LazyStore(PostgresStore.from_config(config, tmp_path))
+    await running.put("s", "k", 1)
+    await running.append([Line("w", 1, b"x")])
+    await raw(dsn, DROP)
+    if recreated:  # by somebody on another machine, who has come further than this one had
+        other = PostgresStore(dsn)
+        await other.open()
+        for number in range(1, 9):
+            await other.put("s", f"other-{number}", number)
+            await other.append([Line("other", number, b"x")])
+        await other.close()
+    if how == "put":
+        doing: Any = running.put("s", "k", 2)
+    elif how == "create":
+        doing = running.put("s", "k", 2, version=0)
+    elif how == "append":
+        doing = running.append([Line("w", 2, b"x")])
+    else:
+        doing = running.health() if recreated else running.get("s", "k")
+    if how == "get" and recreated:
+        await doing
+    else:
+        with pytest.raises(Unavailable, match="restart the program") as told:
+            await doing
+        assert (told.value.remedy, told.value.retryable) == ("stop", False)
+    health = await running.health()
+    assert (health.healthy, "dropped" in str(health.error)) == (False, True)
+    await running.close()
+    if recreated:
+        assert await raw(dsn, "SELECT count(*) FROM toolpost.records WHERE key = 'k'") == [(0,)]
+
+
+async def test_a_server_that_came_back_with_an_older_copy_is_noticed(
+    dsn: str, tmp_path: Path
+) -> None:
+    running = LazyStore(PostgresStore.from_config({"dsn": dsn}, tmp_path))
+    for number in range(5):
+        await running.put("s", "k", number)
+    await raw(
+        dsn,
+        "SELECT setval('toolpost.versions', 1)",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'toolpost' AND datname = current_database()",
+    )
+    assert not (await running.health()).healthy
+    health = await running.health()
+    assert (health.healthy, "older copy" in str(health.error)) == (False, True)
+    await running.close()
+
+
+@pytest.mark.parametrize("how", ["dropped", "older copy"])
+async def test_a_schema_that_lost_data_says_so_until_a_person_accepts_it(
+    dsn: str, tmp_path: Path, how: str
+) -> None:
+    def made() -> LazyStore:
+        return LazyStore(PostgresStore.from_config({"dsn": dsn}, tmp_path / "state"))
+
+    store = made()
+    await store.put("s", "k", 1)
+    await store.append([Line("w", number + 1, b"x") for number in range(10)])
+    await store.close()
+    store = made()
+    await store.open()
+    assert store.loss is None
+    await store.close()
+    older = "SELECT setval('toolpost.journal_position_seq', 3)"
+    await raw(dsn, DROP if how == "dropped" else older)
+    for _ in range(2):  # a restart changes nothing
+        store = made()
+        await store.open()
+        assert "it had 10 journal lines" in str(store.loss)
+        assert "toolpost doctor --accept-loss" in str(store.loss)
+        await store.close()
+    made().accept_loss()
+    store = made()
+    await store.open()
+    assert store.loss is None
+    await store.close()
+
+
+def test_the_note_belongs_to_the_place_and_not_to_the_password(tmp_path: Path) -> None:
+    def note(dsn: str, schema: str = "toolpost") -> Path | None:
+        return PostgresStore.from_config({"dsn": dsn, "schema": schema}, tmp_path)._note
+
+    mine = note("postgresql://a@h/d")
+    assert mine == note("postgresql://b@h/d") and mine is not None and mine.parent == tmp_path
+    others = {
+        note("postgresql://a@h/e"),
+        note("postgresql://a@i/d"),
+        note("postgresql://a@h/d", "x"),
+    }
+    assert len({mine, *others}) == 4
+
+
+async def test_a_command_waits_once_for_a_server_that_does_not_answer(
+    server: Server, dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tools_of_the_test.py").write_text("async def send(to): return to\n")
+    (tmp_path / "tools.yaml").write_text(
+        "- name: send\n  description: Send something.\n  tier: 2\n"
+        "  input_schema: {type: object, properties: {to: {type: string}}}\n"
+        "  binding: {module: tools_of_the_test, function: send}\n"
+    )
+    (tmp_path / "toolpost.toml").write_text(
+        f'[store]\nkind = "postgres"\ndsn = "{dsn}"\npatience = 6.0\n'
+        '[[sources]]\nkind = "files"\npaths = ["tools.yaml"]\n'
+    )
+    words = ["-m", "toolpost", "call", "send", "--key", "k", "to=ann"]
+
+    async def called() -> tuple[int | None, str]:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, *words, cwd=tmp_path, stdout=-1, stderr=-1
+        )
+        out, err = await asyncio.wait_for(child.communicate(), FENCE)
+        return child.returncode, (out + err).decode()
+
+    code, told = await called()
+    assert (code, "ann" in told) == (0, True), told
+    begun = time.monotonic()
+    with server.suspended():
+        code, told = await called()
+    waited = time.monotonic() - begun
+    assert code != 0
+    assert "TimeoutError" not in told
+    assert waited < 20, f"each user of the store has waited by itself: {told}"
 
 
 async def test_what_the_driver_itself_gets_wrong_is_unavailable(dsn: str) -> None:

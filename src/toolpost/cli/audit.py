@@ -31,7 +31,7 @@ from toolpost.contracts import Store
 from toolpost.errors import Code, ConfigError
 from toolpost.ledger.archives import verify_everything, verify_file
 from toolpost.ledger.copying import copied
-from toolpost.ledger.opening import FOLDER, lines_of
+from toolpost.ledger.opening import FOLDER, KEY, lines_of
 from toolpost.ledger.reading import (
     OPEN,
     AuditedCall,
@@ -43,6 +43,7 @@ from toolpost.ledger.reading import (
 )
 from toolpost.ledger.record import DECIDED, OK, UNKNOWN
 from toolpost.ledger.verify import Head, Verified
+from toolpost.seal import accept_other_keys
 from toolpost.wording import nearest, short
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -213,15 +214,27 @@ def _unclear(written: str, ids: list[str]) -> str:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="What an earlier `verify --json` printed: none of it may have changed.",
 )
+@click.option(
+    "--accept-key",
+    is_flag=True,
+    help="Accept that another key signs the audit than before. Until then, verify says so.",
+)
 @json_option
 @pass_asked
-def verify_(asked: Asked, *, file: Path | None, against: Path | None, as_json: bool) -> int:
+def verify_(
+    asked: Asked, *, file: Path | None, against: Path | None, accept_key: bool, as_json: bool
+) -> int:
     """Prove that the audit is as it was written.
 
     The first record that is not is named. With FILE, an export or an archive is proved instead of
     the store. Ends with 1 if anything is wrong.
     """
     earlier = [] if against is None else _heads(against)
+    if accept_key:
+        if asked.url is not None:
+            raise only_here("audit verify --accept-key")
+        config = find(asked.config)
+        accept_other_keys(config.base / config.settings.state / FOLDER, KEY)
     found = run(asked, _verified(asked, file, earlier))
     if as_json:
         print_json({"ok": found.ok, **msgspec.to_builtins(found)})

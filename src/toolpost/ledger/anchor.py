@@ -128,8 +128,8 @@ def new_writer() -> str:
 
 
 def files(folder: Path) -> list[Path]:
-    """Of all chains, those that are yet to begin too."""
-    return sorted(folder.glob(_NAME.replace("{:03}", "*")))
+    """Of all chains, those that are yet to begin too. A pipe is none: to open it would wait."""
+    return sorted(path for path in folder.glob(_NAME.replace("{:03}", "*")) if path.is_file())
 
 
 def _anchor(body: bytes) -> Anchor | None:

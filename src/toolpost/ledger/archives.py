@@ -21,7 +21,7 @@ from toolpost.ledger.block import decode, link
 from toolpost.ledger.copying import lines_in
 from toolpost.ledger.opening import KEY, lines_of
 from toolpost.ledger.verify import Head, Problem, Proof, Verified, verify
-from toolpost.seal import KEY_SUFFIX, Verifier, verifiers
+from toolpost.seal import KEY_SUFFIX, Verifier, accepted_keys, key_in, verifiers
 
 ARCHIVE: Final = "archive"
 _NAME: Final = re.compile(r"([0-9a-f]{12})-([0-9]{9,})-([0-9]{9,})\.jsonl")
@@ -79,7 +79,16 @@ async def _held_against(
 ) -> Verified:
     trusted, begins = _trusted(known, keys), dict[str, str]()
     lines = _noting(lines_of(journal), trusted, begins)
-    found = await verify(lines, Proof(keys=keys, anchors=known, earlier=earlier))
+    found = await verify(
+        lines,
+        Proof(
+            keys=keys,
+            key=key_in(folder, KEY) or "",
+            accepted=accepted_keys(folder, keys),
+            anchors=known,
+            earlier=earlier,
+        ),
+    )
     problems, unproven = [*found.problems], [*found.unproven]
     parts: dict[str, list[_Part]] = {writer: [] for writer in trusted}
     for file in sorted((folder / ARCHIVE).glob("*.jsonl")):

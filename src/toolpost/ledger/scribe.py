@@ -290,6 +290,8 @@ class Scribe:
 
     def _fail(self, fault: Exception) -> None:
         told = str(fault) or type(fault).__name__
+        if isinstance(fault, TimeoutError):
+            told = "the store did not answer in time, so the records cannot be written"
         if self.problem is None:
             trace = None if isinstance(fault, ToolpostError | OSError) else fault
             _log.error("the audit cannot be written: %s", told, exc_info=trace)

@@ -26,6 +26,12 @@ from toolpost.seal import Verifier
 _NOTHING: Final = (
     "there is a key and not one chain: all of them are gone with their anchors, if any had begun"
 )
+_REPLACED: Final = (
+    "the key that signs the audit was replaced: records here are signed by {}, and the key of "
+    "today is {}. If nobody ordered that, find out who removed the old one; if it is known, say so "
+    "with: "
+    "toolpost audit verify --accept-key"
+)
 Fault = Literal["edited", "deleted", "moved", "forged", "cut", "missing", "unreadable"]
 
 
@@ -73,6 +79,10 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """What a journal is held against."""
 
     keys: Mapping[str, Verifier] = {}
+    key: str = ""
+    """The one of them that signs now, if that is known."""
+    accepted: frozenset[str] = frozenset()
+    """Those that signed before it, as a person knows."""
     anchors: Mapping[str, Anchor | None] = {}
     """By file; ``None``: the file cannot be read."""
     earlier: Iterable[Head] = ()
@@ -110,6 +120,10 @@ async def verify(lines: AsyncIterable[Line], proof: Proof) -> Verified:
         if proof.keys and not proof.anchors and not chains:
             problems.append(Problem("", 0, "missing", _NOTHING))
     problems += [_gone(*one) for one in _furthest(known) if one[0] not in chains and one[1]]
+    signers = {key for writer in trusted.keys() & chains for key in chains[writer].signers}
+    if proof.key and (others := sorted(signers - proof.accepted - {proof.key})):
+        what = _REPLACED.format(", ".join(others), proof.key)
+        problems.append(Problem("", 0, "missing", what))
     for writer, chain in chains.items():
         chain.end([head for head in told if head.writer == writer])
         problems += chain.problems
@@ -168,7 +182,7 @@ class _Reading:
         self._doubt = False
         self._link = ""
         self._open: set[str] = set()
-        self._keys: set[str] = set()
+        self.signers: set[str] = set()
         self.told: set[_Told] = set()
         # where each block ended, and its link: another chain may know of it
         self._ends, self._links = array("Q"), bytearray()
@@ -210,7 +224,7 @@ class _Reading:
         elif self._proof.whole and reach > self._here.last:
             gone = f"the tail is cut: records {self._here.last + 1} to {reach} are gone"
             self._after(self._here.last + 1, "cut", gone)
-        elif self._proof.whole and self._anchor is None and self._keys & self._proof.keys.keys():
+        elif self._proof.whole and self._anchor is None and self.signers & self._proof.keys.keys():
             gone = "its anchor is gone: it cannot be said whether the tail is cut"
             self._after(self._here.last, "missing", gone)
         else:
@@ -239,7 +253,7 @@ class _Reading:
         )
 
     def unproven(self) -> Iterable[str]:
-        if strange := sorted(self._keys - self._proof.keys.keys()):
+        if strange := sorted(self.signers - self._proof.keys.keys()):
             yield f"chain {self._writer} is signed by {', '.join(strange)}, not a key of this house"
         elif not self._proof.whole and self._here.last > max(self._signed, self._seal):
             yield f"chain {self._writer}: nothing signs the records after {self._signed}"
@@ -281,7 +295,7 @@ class _Reading:
         else:
             self._open.discard(record.call_id)
         if record.key:
-            self._keys.add(record.key)
+            self.signers.add(record.key)
         if record.key in self._proof.keys and not self._doubt:
             self.told |= {_Told(one, *head) for one, head in heads_in(record).items()}
         if record.kind != "checkpoint" or self._doubt:

@@ -24,6 +24,8 @@ DRAFTS: Final = {
     "https://json-schema.org/draft/2020-12/schema": 2020,
 }
 _LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
+_DRAFT_6: Final = "http://json-schema.org/draft-06/schema#"
+_SINCE_DRAFT_6: Final = frozenset(("const", "contains", "propertyNames"))
 _MAX_DIALECTS: Final = 10
 REFERENCES: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
 
@@ -74,8 +76,11 @@ class Tree:
             raise fault(error.at, error.problem) from None
         self.draft, self.has_own_dialect = _draft(root) if isinstance(root, dict) else (2020, False)
         self._read(root)
-        if self.draft > 4 and any(map(_has_boolean_bound, self._places.values())):
-            self._read(self._with_number_bounds())
+        if any(map(_has_boolean_bound, self._places.values())):
+            if self.draft > 4:
+                self._read(self._with_number_bounds())
+            elif not self.has_own_dialect and self._registered_elsewhere() is None:
+                self._read_as_draft_6()
         self.respelled = self.root
         while (missing := self._registered_elsewhere()) is not None:
             self._read(self._with_resource(*missing))
@@ -147,6 +152,22 @@ class Tree:
                 if type(inner.get(exclusive)) is bool and inner.pop(exclusive) and bound in inner:
                     inner[exclusive] = inner.pop(bound)
         return copy
+
+    def _read_as_draft_6(self) -> None:
+        """The same in the oldest draft whose bounds are numbers: ``id`` has another name there, and
+        what Draft 4 does not know, and so ignores, would begin to count.
+        """
+        copy: Any = self._with_number_bounds()
+        for place in self._places.values():
+            inner = copy
+            for part in place.at:
+                inner = inner[part]
+            for keyword in _SINCE_DRAFT_6 & inner.keys():
+                del inner[keyword]
+            if isinstance(inner.get("id"), str) and "$id" not in inner:
+                inner["$id"] = inner.pop("id")
+        copy["$schema"], self.draft = _DRAFT_6, 6
+        self._read(copy)
 
     def places(self) -> list[Place]:
         """Every subschema found so far, reachable by reference or not."""

@@ -2,15 +2,18 @@
 
 Above: the wiring, which hands it to the rings. Below: any store. A program that only looks at its
 tools makes no folder and asks no server. What goes wrong with the opening is in ``problem``, for
-people, and is tried again with the next use; who needed the store hears that it is unavailable. It
-refuses to know what is kept.
+people, and is tried again with the next use; who needed the store hears that it is unavailable. An
+opening that failed slowly is not tried again before as much time has passed as it took: many users
+of a store that does not answer wait for it once. It refuses to know what is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +27,8 @@ _log = logging.getLogger("toolpost.store")
 _PROBES: Final = "health"
 _PROBE_LIFE: Final = 60.0
 """Seconds after which the value that a probe wrote goes."""
+_SLOW: Final = 0.5
+"""Seconds after which an opening that failed was slow."""
 STORE: Final = {PART: "store"}
 
 
@@ -67,6 +72,8 @@ class LazyStore:
         self._home: int | None = None
         """The process that has opened it."""
         self._closed = False
+        self._failed: tuple[float, ToolpostError] | None = None
+        """Until when the last opening that failed stands for the next."""
         if isinstance(store, Prunes):
             self.prune = partial(self._prune, store)
 
@@ -84,9 +91,15 @@ class LazyStore:
                 raise Unavailable("The store is closed.")
             if self._is_open():
                 return
+            begun = time.monotonic()
+            if self._failed is not None and begun < self._failed[0]:
+                raise copy.copy(self._failed[1])
             try:
                 await self._store.open()
             except ToolpostError as fault:
+                took = (now := time.monotonic()) - begun
+                if isinstance(fault, Unavailable) and took > _SLOW:
+                    self._failed = now + took, fault
                 self._note(fault)
                 raise
             self._home, self.problem = os.getpid(), None
@@ -133,7 +146,9 @@ class LazyStore:
         except ToolpostError as fault:
             return Health(False, self._told(fault))
         problem = self._store.problem if isinstance(self._store, _Verifiable) else None
-        return Health(problem is None, problem and f"{self.path}: {problem}")
+        return Health(
+            problem is None, f"{self.path}: {problem}" if problem and self.path else problem
+        )
 
     async def _probe(self) -> None:
         key, value = f"probe-{self._probe_id}", os.urandom(2048).hex()

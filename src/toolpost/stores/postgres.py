@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
+import hashlib
 import logging
 import re
 import time
@@ -27,7 +29,23 @@ from toolpost.contracts import Line, Record
 from toolpost.environ import secret
 from toolpost.errors import CallError, ConfigError, InvalidArguments, Unavailable
 from toolpost.options import Options, options_from
-from toolpost.stores.kept import behind, checked, encoded, lifetime, lined, ranged, unwritten
+from toolpost.stores.integrity import (
+    Counters,
+    accept_loss,
+    check_continuity,
+    read_loss,
+    write_note,
+)
+from toolpost.stores.kept import (
+    behind,
+    checked,
+    encoded,
+    lifetime,
+    lined,
+    ranged,
+    unwritable,
+    unwritten,
+)
 
 _log = logging.getLogger("toolpost.store")
 
@@ -74,15 +92,19 @@ MIGRATIONS: Final = (
 _LIVING: Final = "(ends IS NULL OR ends > clock_timestamp())"
 _ENDS: Final = "clock_timestamp() + make_interval(secs => $4)"
 _PUT: Final = (
-    f"INSERT INTO records (space, key, value, ends) VALUES ($1, $2, $3, {_ENDS}) "  # noqa: S608 - constants
+    "INSERT INTO records (space, key, value, ends, version) "  # noqa: S608 - constants
+    f"VALUES ($1, $2, $3, {_ENDS}, nextval($5::oid::regclass)) "
     "ON CONFLICT (space, key) DO UPDATE "
-    "SET value = excluded.value, ends = excluded.ends, version = nextval('versions')"
+    "SET value = excluded.value, ends = excluded.ends, version = excluded.version"
 )
+"""The sequence by its number, which no other schema of that name has: what would be written to one
+that took the place of ours fails.
+"""
 _CREATE: Final = f"{_PUT} WHERE records.ends <= clock_timestamp() RETURNING version"
 _WRITE: Final = f"{_PUT} RETURNING version"
 _REPLACE: Final = (
-    f"UPDATE records SET value = $3, ends = {_ENDS}, version = nextval('versions') "  # noqa: S608 - constants
-    f"WHERE space = $1 AND key = $2 AND version = $5 AND {_LIVING} RETURNING version"
+    f"UPDATE records SET value = $3, ends = {_ENDS}, version = nextval($5::oid::regclass) "  # noqa: S608 - constants
+    f"WHERE space = $1 AND key = $2 AND version = $6 AND {_LIVING} RETURNING version"
 )
 _DELETE: Final = (
     f"DELETE FROM records WHERE space = $1 AND key = $2 AND version = $3 AND {_LIVING} "  # noqa: S608 - constants
@@ -97,7 +119,18 @@ _PRUNE: Final = (
     "DELETE FROM journal WHERE position IN "
     "(SELECT position FROM journal WHERE writer = $1 AND number < $2 ORDER BY number LIMIT $3)"
 )
-_APPEND: Final = "SELECT append_lines($1, $2, $3, $4)"
+_APPEND: Final = "SELECT append_lines($1, $2, $3, $4) FROM pg_sequence WHERE seqrelid = $5"
+"""Into our schema alone, as above."""
+_COUNTERS: Final = (
+    "SELECT to_regclass('versions')::oid, "
+    "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM versions), "
+    "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM journal_position_seq)"
+)
+_REPLACED: Final = "Its schema was dropped, replaced or restored from an older copy"
+_LOST: Final = (
+    "its schema was dropped, replaced or restored from an older copy while it was in use. Restore "
+    "it, then restart the program"
+)
 _PRUNE_MOST: Final = 5000
 _SWEEP_EVERY: Final = 30.0
 _AT_ONCE: Final = 1000
@@ -112,6 +145,13 @@ _FAULTS: Final = (
     OSError,  # with TimeoutError
 )
 """What the server, the driver and the way between them may raise."""
+_GONE: Final = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.InternalServerError,  # of a sequence whose number nothing has any longer
+)
+"""What the server says where the schema, or a part of it, is not there."""
 
 
 def _drop_traceback(record: logging.LogRecord) -> bool:
@@ -139,7 +179,8 @@ class PostgresOptions(Options, frozen=True, kw_only=True):
 class PostgresStore:
     """Records and a journal in one schema of a database, made there if it is missing.
 
-    ``patience``: seconds to wait for a connection, and for each answer.
+    ``patience``: seconds to wait for a connection, and for each answer. ``note``: the file, without
+    its ending, that remembers on this machine how far the store has come.
     """
 
     options = PostgresOptions
@@ -151,6 +192,7 @@ class PostgresStore:
         schema: str = "toolpost",
         connections: int = 10,
         patience: float = 10.0,
+        note: Path | None = None,
     ) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
             raise ConfigError(
@@ -158,7 +200,14 @@ class PostgresStore:
             )
         self._dsn, self._schema = dsn, schema
         self._connections, self._patience = connections, patience
+        self._note = note
         self._pool: Any = None
+        self._sequence: int | None = None
+        """The number of the sequence of versions, which tells this schema from any other."""
+        self._counters = Counters()
+        self._newest = 0
+        """The highest version that was written here."""
+        self._is_lost = False
         self._opening = asyncio.Lock()
         self._appends: list[tuple[Sequence[Line], asyncio.Future[None]]] = []
         self._appending: asyncio.Task[None] | None = None
@@ -167,8 +216,10 @@ class PostgresStore:
     @classmethod
     def from_config(cls, options: Mapping[str, Any], state: Path) -> Self:
         chosen = options_from(options, PostgresOptions, "store postgres")
+        dsn = _dsn(chosen)
         return cls(
-            _dsn(chosen),
+            dsn,
+            note=state / _note_name(dsn, chosen.schema),
             schema=chosen.schema,
             connections=chosen.connections,
             patience=chosen.patience,
@@ -178,6 +229,7 @@ class PostgresStore:
         async with self._opening:
             if self._pool is not None:
                 return
+            self._sequence, self._is_lost = None, False
             with _translated():
                 pool = asyncpg.create_pool(
                     self._dsn,
@@ -185,6 +237,7 @@ class PostgresStore:
                     max_size=self._connections,
                     timeout=self._patience,
                     command_timeout=self._patience,
+                    init=self._check,
                     reset=_keep_session,
                     server_settings={"search_path": self._schema, "application_name": "toolpost"},
                 )
@@ -192,6 +245,7 @@ class PostgresStore:
                     await pool
                     async with pool.acquire() as connection:
                         await migrate(connection, self._schema)
+                        await self._begin(connection)
                 except BaseException:
                     pool.terminate()
                     raise
@@ -205,9 +259,30 @@ class PostgresStore:
         if self._appending is not None:
             await asyncio.wait([self._appending])
         try:
-            await asyncio.wait_for(pool.close(), self._patience)
+            async with asyncio.timeout(self._patience):
+                with contextlib.suppress(*_FAULTS, Unavailable):
+                    async with pool.acquire() as connection:
+                        await self._check(connection)
+                await pool.close()
         except TimeoutError:
             pool.terminate()
+
+    @property
+    def problem(self) -> str | None:
+        return _LOST if self._is_lost else None
+
+    @property
+    def loss(self) -> str | None:
+        """What the store once held and holds no longer, until a person accepts it."""
+        return None if self._note is None else read_loss(self._note)
+
+    def accept_loss(self) -> None:
+        if self._note is not None:
+            accept_loss(self._note)
+
+    async def find_damage(self) -> str | None:
+        """The server looks after its own files."""
+        return None
 
     async def get(self, space: str, key: str) -> Record | None:
         checked(space, key)
@@ -230,13 +305,17 @@ class PostgresStore:
             if value is None:
                 return await _deleted(connection, space, key, version)
             if version is None:
-                new = await connection.fetchval(_WRITE, space, key, body, ttl)
+                new = await connection.fetchval(_WRITE, space, key, body, ttl, self._sequence)
             elif version == 0:
-                new = await connection.fetchval(_CREATE, space, key, body, ttl)
+                new = await connection.fetchval(_CREATE, space, key, body, ttl, self._sequence)
             else:
-                new = await connection.fetchval(_REPLACE, space, key, body, ttl, version)
+                new = await connection.fetchval(
+                    _REPLACE, space, key, body, ttl, self._sequence, version
+                )
             await self._sweep(connection)
         found: int | None = new
+        if found is not None and found > self._newest:
+            self._newest = found
         return found
 
     async def scan(
@@ -298,8 +377,49 @@ class PostgresStore:
         if self._pool is None:
             raise Unavailable("The store is not open.")
         with _translated():
-            async with _acquire(self._pool, self._patience) as connection:
+            async with self._acquired(self._pool) as connection:
                 yield connection
+
+    @contextlib.asynccontextmanager
+    async def _acquired(self, pool: Any) -> AsyncIterator[Any]:
+        """A connection to the schema that was opened, and to no other."""
+        if self._is_lost:
+            raise _lost()
+        try:
+            async with _acquire(pool, self._patience) as connection:
+                yield connection
+        except _GONE:
+            async with _acquire(pool, self._patience) as connection:
+                await self._check(connection)
+            raise
+
+    async def _begin(self, connection: Any) -> None:
+        self._sequence, *counters = await connection.fetchrow(_COUNTERS)
+        self._counters, self._newest = Counters(*counters), 0
+        if self._note is not None:
+            try:
+                check_continuity(self._counters, self._note, _REPLACED)
+            except OSError as fault:  # a loss that nobody would hear of
+                raise unwritable(self._note.parent, fault.strerror or str(fault)) from fault
+
+    async def _check(self, connection: Any) -> None:
+        """Note how far the schema has come, if it is still the one that was opened."""
+        if self._sequence is None:
+            return
+        try:
+            sequence, *found = await connection.fetchrow(_COUNTERS)
+        except _GONE:
+            sequence, found = None, []
+        now = Counters(*found)
+        is_behind = now.is_behind(self._counters) or now.records < self._newest
+        if sequence != self._sequence or is_behind:
+            if not self._is_lost:
+                _log.error("store postgres: %s", _LOST)
+            self._is_lost = True
+            raise _lost()
+        self._counters = now
+        if self._note is not None:
+            write_note(self._note, now)
 
     async def _sweep(self, connection: Any) -> None:
         """Some of what has ended goes, now and then, after somebody's write."""
@@ -308,6 +428,7 @@ class PostgresStore:
         self._sweep_at = now + _SWEEP_EVERY
         try:
             gone = await connection.execute(_SWEEP)
+            await self._check(connection)
         except _FAULTS as fault:
             _log.warning("store: what has ended could not be removed: %s", fault)
         else:
@@ -340,8 +461,8 @@ class PostgresStore:
         lines = [line for lines, _ in batch for line in lines]
         try:
             with _translated(), contextlib.suppress(asyncpg.UniqueViolationError):
-                async with _acquire(pool, self._patience) as connection:
-                    await connection.execute(_APPEND, *_columns(lines), _LOCK)
+                async with self._acquired(pool) as connection:
+                    await self._insert(connection, lines)
                     return [None] * len(batch)
             return await self._append_anew(pool, batch)
         except Exception as fault:  # noqa: BLE001 - whatever it is, those who wait must hear of it
@@ -353,7 +474,7 @@ class PostgresStore:
         """Some of the lines are there already: a line comes again after a fault."""
         outcomes: list[Exception | None] = []
         with _translated():
-            async with _acquire(pool, self._patience) as connection, connection.transaction():
+            async with self._acquired(pool) as connection, connection.transaction():
                 await connection.execute(
                     "SELECT pg_advisory_xact_lock($1, to_regclass('journal')::oid::int)", _LOCK
                 )
@@ -368,8 +489,14 @@ class PostgresStore:
                     there.update({(line.writer, line.number): line.body for line in new})
                     fresh += new
                     outcomes.append(None)
-                await connection.execute(_APPEND, *_columns(fresh), _LOCK)
+                await self._insert(connection, fresh)
         return outcomes
+
+    async def _insert(self, connection: Any, lines: Sequence[Line]) -> None:
+        done = await connection.execute(_APPEND, *_columns(lines), _LOCK, self._sequence)
+        if done != "SELECT 1":
+            await self._check(connection)
+            raise Unavailable("What must be kept cannot be: the lines were not appended.")
 
 
 def _dsn(options: PostgresOptions) -> str:
@@ -397,6 +524,17 @@ def _dsn(options: PostgresOptions) -> str:
             at=("dsn",),
         )
     return options.dsn
+
+
+def _note_name(dsn: str, schema: str) -> str:
+    """By the place alone: a new password, or another user, finds the same note."""
+    parts = urlsplit(dsn)
+    query = parse_qs(parts.query)
+    place = [parts.netloc.rpartition("@")[2], parts.path, schema]
+    place += [
+        value for name in ("host", "port", "dbname", "database") for value in query.get(name, [])
+    ]
+    return f"postgres-{hashlib.sha256(repr(place).encode()).hexdigest()[:16]}"
 
 
 async def migrate(connection: Any, schema: str) -> None:
@@ -492,11 +630,15 @@ def _translated() -> Iterator[None]:
         raise Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0) from fault
 
 
+def _lost() -> Unavailable:
+    return Unavailable(f"What must be kept cannot be: {_LOST}.", retryable=False, remedy="stop")
+
+
 _WHY: Final = "the database does not answer as it should; it is tried again with the next call"
 
 
 def _again(fault: Exception) -> Exception:
     """The same for each of those who wait: one exception raised in many tasks gathers traces."""
     if isinstance(fault, CallError):
-        return type(fault)(fault.message, retry_after=fault.retry_after)
+        return copy.copy(fault)
     return fault

@@ -23,17 +23,11 @@ from toolpost.clock import SystemClock
 from toolpost.contracts import Clock, Line, Record
 from toolpost.errors import CallError, Unavailable
 from toolpost.options import Options, options_from
+from toolpost.stores.integrity import accept_loss, read_loss, write_note
 from toolpost.stores.kept import FULL, behind, checked, encoded, lifetime, lined, ranged, unwritten
 from toolpost.stores.lane import Do, Lane
-from toolpost.stores.sqlite_file import File, from_outside, transaction, translated
-from toolpost.stores.sqlite_integrity import (
-    accept_loss,
-    find_damage,
-    is_disk_full,
-    read_counters,
-    read_loss,
-    write_note,
-)
+from toolpost.stores.sqlite_file import File, from_outside, transaction
+from toolpost.stores.sqlite_integrity import find_damage, is_disk_full, read_counters
 
 T = TypeVar("T")
 _Job = Do[sqlite3.Connection]
@@ -60,6 +54,7 @@ class SqliteStore:
         self.path = path
         self._clock = clock or SystemClock()
         self._patience = patience
+        self._file: File | None = None
         self._lanes: tuple[Lane[sqlite3.Connection], Lane[sqlite3.Connection]] | None = None
 
     @classmethod
@@ -87,6 +82,7 @@ class SqliteStore:
 
     def _start(self, file: File) -> None:
         if self._lanes is None:
+            self._file = file
             writer, reader = _Writer(file, self._clock), _Reader(file)
             self._lanes = (
                 Lane("toolpost-store-writer", writer.run, writer.end),
@@ -99,7 +95,11 @@ class SqliteStore:
 
     @property
     def problem(self) -> str | None:
-        """What a write would not show: that the disk is all but full."""
+        """What a write need not show: that a part of the file is damaged, as somebody who used it
+        has seen, or that the disk is all but full.
+        """
+        if self._file is not None and self._file.damage is not None:
+            return self._file.damage
         return f"{FULL}; free some space" if is_disk_full(self.path) else None
 
     @property
@@ -187,7 +187,7 @@ class _Writer:
                 self.end()  # the next batch begins with a new connection
             elif len(batch) > 1 and not isinstance(fault, CallError):
                 return [one for job in batch for one in self.run([job])]  # the others are sound
-            return [translated(fault, self._file.path) for _ in batch]
+            return [self._file.translated(fault) for _ in batch]
 
     def end(self) -> None:
         if self._connection is not None:
@@ -243,7 +243,7 @@ class _Reader:
         except Exception as fault:  # noqa: BLE001 - whatever it is, who waits must hear of it
             if from_outside(fault):
                 self.end()
-            return translated(fault, self._file.path)
+            return self._file.translated(fault)
 
 
 def _outcome(job: _Job, connection: sqlite3.Connection) -> Any:

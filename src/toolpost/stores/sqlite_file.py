@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from toolpost.errors import ConfigError, ToolpostError, Unavailable
+from toolpost.stores.integrity import check_continuity
 from toolpost.stores.kept import FORBIDDEN, FULL, READ_ONLY, UNREADABLE, unwritable
-from toolpost.stores.sqlite_integrity import check_continuity
+from toolpost.stores.sqlite_integrity import read_counters, told_damage
 
 _log = logging.getLogger("toolpost.store")
 
@@ -70,6 +71,7 @@ _UNCLEAR: Final = (
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM
 )  # fmt: skip
 _REFUSED: Final = "the database refuses it"
+_REPLACED: Final = "Its file was truncated, replaced or restored from an older copy"
 
 
 def from_outside(fault: BaseException) -> bool:
@@ -86,7 +88,10 @@ def translated(fault: Exception, path: Path) -> Exception:
     _log.error("store %s: %s: %s", path, _name(fault), fault)
     code = _code(fault)
     why = (_found_out(path) if code in _UNCLEAR else None) or _TOLD.get(code, _REFUSED)
-    return Unavailable(f"What must be kept cannot be: {why}.", retry_after=1.0)
+    told = f"What must be kept cannot be: {why}."
+    if told_damage(fault) is not None:  # which no waiting mends
+        return Unavailable(told, retryable=False, remedy="stop")
+    return Unavailable(told, retry_after=1.0)
 
 
 def _found_out(path: Path) -> str | None:
@@ -124,6 +129,13 @@ class File:
         self.path = path.absolute()
         self._patience, self._read_only = patience, read_only
         self._identity: tuple[int, int] | None = None
+        self.damage: str | None = None
+        """What is to be done, once anybody who used it has met damage."""
+
+    def translated(self, fault: Exception) -> Exception:
+        """The error for whoever asked, and damage kept in mind."""
+        self.damage = self.damage or told_damage(fault)
+        return translated(fault, self.path)
 
     def writer(self) -> sqlite3.Connection:
         """A connection to a file that is there and up to date."""
@@ -143,7 +155,7 @@ class File:
             raise
         if self._identity is None:
             self._identity = self._now()
-            check_continuity(connection, self.path)
+            check_continuity(read_counters(connection), self.path, _REPLACED)
         return connection
 
     def reader(self) -> sqlite3.Connection:
@@ -195,6 +207,12 @@ class File:
         return found.st_dev, found.st_ino
 
     def _connect(self, how: str = "mode=rw") -> sqlite3.Connection:
+        if self.path.exists() and not self.path.is_file():  # of a pipe SQLite would wait for data
+            raise Unavailable(
+                "What must be kept cannot be: a folder, or something else that is no file, has the "
+                "name of its file. Move that away.",
+                remedy="stop",
+            )
         # mode=rw: SQLite must not make a file of its own, with other rights, where one is missing
         uri = f"{self.path.as_uri()}?{how}"
         return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)

@@ -132,6 +132,24 @@ async def test_what_is_no_message_is_said_to_be_none_and_the_end_of_input_is_the
     assert (out, child.returncode) == (b"", 0)
 
 
+@pytest.mark.parametrize("size", [17, 40])
+async def test_a_message_that_is_too_long_is_answered_and_the_next_one_is_heard(
+    project: Path, size: int
+) -> None:
+    child = await started(project)
+    long = b'{"jsonrpc":"2.0","id":7,"method":"ping","params":"' + b"x" * size * 1024 * 1024
+    hello = {"jsonrpc": "2.0", "id": 8, "method": "server/discover"}
+    hello["params"] = {"_meta": envelope()}
+    async with asyncio.timeout(60):
+        out, _ = await child.communicate(long + b'"}\n' + json.dumps(hello).encode() + b"\n" + long)
+    said = {bool("error" in one): one for one in map(json.loads, out.splitlines())}
+    assert said[True]["id"] == 7
+    assert "more than 16,777,216 bytes" in said[True]["error"]["message"]
+    assert said[False]["id"] == 8
+    assert len(out.splitlines()) == 3
+    assert child.returncode == 0
+
+
 UNREAD = [
     (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"id":3,"a":"\\ud800"}}', 7, "surrogate"),
     (b'{"jsonrpc":"2.0","id":"a b","method":"\xff"}', "a b", "not UTF-8: byte 38"),

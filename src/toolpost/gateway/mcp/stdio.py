@@ -40,6 +40,8 @@ from toolpost.runtime import Runtime
 
 _log = logging.getLogger("toolpost.mcp")
 _MOST_MESSAGE: Final = 16 * 1024 * 1024
+_BEGINNING: Final = 64 * 1024
+"""Bytes of a message that is too long in which its id is looked for."""
 LOCAL: Final = Caller(id="local", owner=True)
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]')
 _ID: Final = re.compile(
@@ -97,8 +99,12 @@ def _taken(fd: int, flags: int) -> Iterator[int]:
         os.close(kept)
 
 
+class _TooLong(Exception):
+    """A line with more bytes than a message may have; its argument is how it begins."""
+
+
 class _Lines:
-    """Lines of a pipe, or of a file; a line that is too long ends them."""
+    """Lines of a pipe, or of a file. Of a line that is too long only the beginning is kept."""
 
     def __init__(self, stream: asyncio.StreamReader, transport: asyncio.ReadTransport | None):
         self._stream, self._transport = stream, transport
@@ -117,16 +123,20 @@ class _Lines:
         return cls(stream, transport)
 
     async def next(self) -> bytes:
-        """Empty at the end."""
-        try:
-            return await self._stream.readuntil(b"\n")
-        except asyncio.IncompleteReadError as end:
-            return end.partial
-        except asyncio.LimitOverrunError:
-            _log.error(
-                "a message has more than %d bytes: the client is not heard any more", _MOST_MESSAGE
-            )
-            return b""
+        """Empty at the end; ``_TooLong`` for a line that is not kept whole."""
+        beginning = b""
+        while True:
+            try:
+                line = await self._stream.readuntil(b"\n")
+            except asyncio.IncompleteReadError as end:
+                line = end.partial
+            except asyncio.LimitOverrunError as more:
+                read = await self._stream.readexactly(more.consumed)
+                beginning = beginning or read[:_BEGINNING]
+                continue
+            if beginning:
+                raise _TooLong(beginning)
+            return line
 
     def close(self) -> None:
         if self._transport is not None:
@@ -153,7 +163,14 @@ async def _hear(
     """What is no message is answered as such: somebody may wait for it."""
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with heard, write:
-            while line := await lines.next():
+            while True:
+                try:
+                    line = await lines.next()
+                except _TooLong as fault:
+                    await write.send(SessionMessage(_unheard(*fault.args)))
+                    continue
+                if not line:
+                    return
                 if not line.strip():
                     continue
                 try:
@@ -163,6 +180,13 @@ async def _hear(
                     await write.send(SessionMessage(_unread(line)))
                     continue
                 await heard.send(SessionMessage(message))
+
+
+def _unheard(beginning: bytes) -> JSONRPCError:
+    why = f"The message has more than {_MOST_MESSAGE:,} bytes, and was not read: send less."
+    _log.warning("a message has more than %d bytes and was not read", _MOST_MESSAGE)
+    error = ErrorData(code=INVALID_REQUEST, message=why)
+    return JSONRPCError(jsonrpc="2.0", id=_id_in(beginning), error=error)
 
 
 def _unread(line: bytes) -> JSONRPCError:

@@ -8,7 +8,7 @@ cancels the request's task, and with it the call; under a server that does not, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +50,14 @@ class Calls:
         self._most, self._jobs = behind.settings.body, behind.jobs
         self._execute, self._inflight = behind.runtime.execute, behind.inflight
         self._effects = partial(gravest, behind.runtime.registry)
+        self._list = behind.runtime.list
+
+    def _parameters(self, name: str, caller: Caller) -> Container[str]:
+        """What a tool takes, if this caller may know of it."""
+        for spec in self._list(caller):
+            if spec.name == name:
+                return frozenset(spec.input_schema.get("properties", ()))
+        return ()
 
     async def call(
         self,
@@ -61,7 +69,8 @@ class Calls:
         caller: Caller,
     ) -> Answered:
         """Call a tool."""
-        wanted = wanted_of(json_of(headers, await body_of(headers, receive, self._most)))
+        data = json_of(headers, await body_of(headers, receive, self._most))
+        wanted = wanted_of(data, partial(self._parameters, name, caller))
         key, trace = key_of(headers), trace_of(headers)
         if self._jobs is not None and prefers(headers, b"respond-async"):
             return await _detached(self._jobs, name, wanted, send, caller, key=key), None
@@ -95,7 +104,8 @@ class Calls:
         caller: Caller,
     ) -> Answered:
         """What a call would do: everything but the tool itself."""
-        wanted = wanted_of(json_of(headers, await body_of(headers, receive, self._most)))
+        data = json_of(headers, await body_of(headers, receive, self._most))
+        wanted = wanted_of(data, partial(self._parameters, name, caller))
         call_id = new_call_id()
         result = await self.executed(name, wanted, caller, call_id, this_task(), dry_run=True)
         return await send_result(send, result, call_id), call_id

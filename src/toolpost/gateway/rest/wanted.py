@@ -6,7 +6,7 @@ fit the tool is for the road to say, in sight of its observers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NamedTuple
 
 from toolpost.errors import InvalidArguments
@@ -31,8 +31,10 @@ class Wanted(NamedTuple):
     grant: str | None = None
 
 
-def wanted_of(data: Any) -> Wanted:
-    """The call that a body describes."""
+def wanted_of(data: Any, takes: Callable[[], Container[str]]) -> Wanted:
+    """The call that a body describes. ``takes``: the names of the tool's parameters, for who has
+    left out the object around the arguments.
+    """
     if type(data) is not dict:
         raise Refused(400, 'The body is a JSON object, such as {"arguments": {"a": 1}}.')
     arguments = data.get("arguments", {})
@@ -42,7 +44,7 @@ def wanted_of(data: Any) -> Wanted:
         return Wanted(arguments)
     for name in data:
         if name not in FIELDS:
-            raise InvalidArguments(f"/{short(name)}: is not known here{_hint(name, data)}")
+            raise InvalidArguments(f"/{short(name)}: is not known here{_hint(name, data, takes)}")
     return Wanted(
         arguments,
         _text(data, "session_id"),
@@ -52,10 +54,11 @@ def wanted_of(data: Any) -> Wanted:
     )
 
 
-def _hint(name: str, data: Mapping[str, Any]) -> str:
-    if found := nearest(name, FIELDS):
+def _hint(name: str, data: Mapping[str, Any], takes: Callable[[], Container[str]]) -> str:
+    is_bare = "arguments" not in data
+    if not (is_bare and name in takes()) and (found := nearest(name, FIELDS)):
         return found
-    if "arguments" not in data:
+    if is_bare:
         own = ", ".join(f'"{short(one)}": …' for one in data if one not in FIELDS)
         return f'; put what the tool takes into "arguments": {{"arguments": {{{own}}}}}'
     return f"; there are {', '.join(FIELDS)}."
