@@ -558,7 +558,8 @@ def _long(text: bytes, match: Match) -> Span | None:
 _SLASH: Final = r"\\{0,7}/"
 _NAMED: Final = (
     r"password|passwd|passphrase|passwort|pwd|secret|token|credentials?|creds?|authorization"
-    r"|(?:api|access|secret|private|signing|encryption|auth|account|application|master|service)[_. -]?key"
+    r"|(?:api|access|secret|private|signing|encryption|auth|account|application|master|service)"
+    r"[_. -]?key"
 )
 _QUOTE: Final = r"""[\\"'`]|&(?:quot|apos|#(?:34|39|x22|x27));"""
 """As it stands, escaped once or often, in a page."""
