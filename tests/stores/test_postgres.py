@@ -429,10 +429,10 @@ def test_a_config_that_cannot_be_right_is_refused(options: dict[str, Any], told:
 
 @pytest.mark.req("NA-3")
 async def test_the_config_has_the_name_of_a_variable_and_the_environment_the_secret(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TEST_STORE_DSN", dsn)
-    store = PostgresStore.from_config({"dsn_secret": "TEST_STORE_DSN"}, Path())
+    store = PostgresStore.from_config({"dsn_secret": "TEST_STORE_DSN"}, tmp_path)
     await store.open()
     assert await store.put("s", "k", 1) == 1
     await store.close()
