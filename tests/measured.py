@@ -12,11 +12,18 @@ from __future__ import annotations
 import contextlib
 import opcode
 import os
+import resource
 import sys
 from importlib.machinery import SourceFileLoader
 from types import FrameType
 
 RESUME = opcode.opmap["RESUME"]
+
+
+def may_grow(fd: int) -> bool:
+    """Whether a write would not end the process: a tool may be held to small files."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return limit == resource.RLIM_INFINITY or os.fstat(fd).st_size + 4096 < limit
 
 
 class Measured(dict[str, bool]):
@@ -75,8 +82,11 @@ class Steps:
         self.taken.add((file, start, end))
         with contextlib.suppress(OSError):  # it may have used up its descriptors, on purpose
             fd = os.open(self.record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            os.write(fd, f"{start}\t{end}\t{file}\n".encode())
-            os.close(fd)
+            try:
+                if may_grow(fd):
+                    os.write(fd, f"{start}\t{end}\t{file}\n".encode())
+            finally:
+                os.close(fd)
 
 
 def steps(record: str) -> dict[str, set[tuple[int, int]]]:

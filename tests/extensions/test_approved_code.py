@@ -192,6 +192,9 @@ async def test_an_approved_call_in_this_process_runs_what_was_loaded_and_no_othe
     module: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(module.parent)
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # else a reload may find what was compiled
     monkeypatch.delitem(sys.modules, "approved_code_tools", raising=False)
     tool, records = declared(module.parent, isolation="thread"), MemoryStore()
     office = Office(tool, records=records)

@@ -186,7 +186,10 @@ class Quota:
         """Bytes and files that are gone from the file systems since then, by whoever."""
         lost_bytes, lost_files = start.own.bytes, start.own.files
         for before, place in zip(start.rooms, self._places, strict=True):
-            now = _room(place)
+            try:
+                now = _room(place)
+            except OSError:  # it is gone, or somebody has closed a folder above it
+                continue
             lost_bytes += max(0, before.bytes - now.bytes)
             lost_files += max(0, before.files - now.files)
         return lost_bytes, lost_files
