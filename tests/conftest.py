@@ -16,7 +16,7 @@ import coverage
 import pytest
 from hypothesis import settings
 
-from tests import measured
+from tests import measured, processes
 from toolpost import known, process
 
 # how long an example takes says more about the machine, and about being measured, than about us
@@ -91,6 +91,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def counting_its_own(request: pytest.FixtureRequest) -> None:
+    """A test that counts processes counts none that another has left."""
+    if hasattr(request.module, "descendants"):
+        processes.note_others()
 
 
 @pytest.fixture(autouse=True)

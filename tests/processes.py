@@ -27,8 +27,21 @@ def innermost(root: int) -> set[int]:
     return descendants(root) - set(_parents().values())
 
 
+left_by_others: set[int] = set()
+"""What was there before the test began: a test counts only what it has started itself."""
+
+
 def descendants(root: int) -> set[int]:
-    """Every process below ``root``."""
+    """Every process below ``root`` that was not there before the test."""
+    return _below(root) - left_by_others
+
+
+def note_others() -> None:
+    left_by_others.clear()
+    left_by_others.update(_below(os.getpid()))
+
+
+def _below(root: int) -> set[int]:
     parents = _parents()
     found: set[int] = set()
     while more := {pid for pid, above in parents.items() if above in found | {root}} - found:
