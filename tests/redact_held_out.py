@@ -384,7 +384,7 @@ FALSE: list[str] = [
     "!function(t){var e=t.apiKey,n=t.secretToken;f(e)}(window)",
     "data:font/woff2;base64,d09GMgABAAAAA" + made(300, B64),
     "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP" + made(200, B64),
-    '"resolved": "https://example.com/x/-/x-1.2.3.tgz#' + made(40, HEX) + '"',
+    '"tarball": "x-1.2.3.tgz#' + made(40, HEX) + '"',
     "h1:" + made(43, B64) + "= go.sum line",
     "github.com/x/y v0.0.0-20240101000000-" + made(12, HEX),
     "nix/store/" + made(32, LOWER) + "-hello-2.12.1",
